@@ -1,0 +1,48 @@
+# Each target does all of its own set-up; a second call reuses it.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(VENV)/.ready  ## virtual environment with eagre in its bin, companion jar, JVM jars
+
+demo: setup  ## the payments stream in micro-batch and in real time (ARGS="--seconds 10")
+	@$(BIN)/eagre demo $(ARGS)
+
+test: setup $(VENV)/.dev lint  ## style, types, layers and every test (ARGS="-k broker")
+	@$(BIN)/pytest $(ARGS)
+
+lint: setup $(VENV)/.dev  ## style, types, layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+clean:  ## remove everything that was built here
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache src/eagre/jvm/lib
+
+$(VENV)/bin/python:
+	@echo "eagre: creating the virtual environment in $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "eagre needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; name another with: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -m venv $(VENV)
+
+# The build backend and PySpark go in first, so that the companion is compiled against the very
+# PySpark it will run with and not against a second copy of 400 MB in an isolated build.
+$(VENV)/.ready: pyproject.toml hatch_build.py $(shell find jvm-companion -name '*.java') | $(VENV)/bin/python
+	@echo "eagre: installing PySpark (400 MB, some minutes the first time)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check "hatchling>=1.26" editables "pyspark>=4.3.0,<4.4"
+	@echo "eagre: building the companion and installing eagre"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --editable .
+	@$(BIN)/eagre jars fetch
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.ready
+	@echo "eagre: installing the development tools"
+	@$(BIN)/python -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"]))' > $(VENV)/dev-requirements.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r $(VENV)/dev-requirements.txt
+	@touch $@

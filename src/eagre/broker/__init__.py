@@ -1,0 +1,6 @@
+"""The embedded Kafka broker, and a look into the topics of any."""
+
+from eagre.broker.server import EmbeddedBroker
+from eagre.broker.topics import Topic, Topics
+
+__all__ = ["EmbeddedBroker", "Topic", "Topics"]

@@ -1,0 +1,114 @@
+"""Which embedded brokers run on this machine: one small file each, stale ones removed."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from eagre.config import LOOPBACK, state_dir
+from eagre.errors import BrokerError
+
+
+@dataclass(frozen=True)
+class RunningBroker:
+    """An embedded broker that runs now.
+
+    Attributes:
+        pid: Its process.
+        born: When that process started; a process id alone may be another's by now.
+        port: Where it listens, on loopback.
+        data: Its data folder.
+        background: Whether it was started to outlive the command that started it.
+    """
+
+    pid: int
+    born: float
+    port: int
+    data: str
+    background: bool
+
+    @property
+    def address(self) -> str:
+        """``host:port``, as ``--brokers`` takes it."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return born(self.pid) == self.born
+
+
+def born(pid: int) -> float | None:
+    """When the process started, or None if it is gone."""
+    import psutil  # noqa: PLC0415  (import eagre stays light)
+
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.NoSuchProcess:
+        return None
+
+
+def register(broker: RunningBroker) -> None:
+    """Write the broker's file."""
+    path = _file(broker.port)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps(asdict(broker)))
+    part.replace(path)
+
+
+def forget(port: int) -> None:
+    """Remove the broker's file."""
+    _file(port).unlink(missing_ok=True)
+
+
+def running() -> list[RunningBroker]:
+    """List the brokers that run, and forget those that do not."""
+    found = []
+    for path in sorted(_folder().glob("*.json")):
+        broker = RunningBroker(**json.loads(path.read_text()))
+        if broker.alive:
+            found.append(broker)
+        else:
+            path.unlink(missing_ok=True)
+    return found
+
+
+def serving(data: Path) -> RunningBroker | None:
+    """Give the broker that runs on this data folder, if any."""
+    return next((b for b in running() if Path(b.data) == data.resolve()), None)
+
+
+def the_running_one(data: Path) -> RunningBroker:
+    """Choose a broker for a command that names none: this project's, or the only one.
+
+    Raises:
+        BrokerError: There is none, or there are several.
+    """
+    brokers = running()
+    own = serving(data)
+    if own or len(brokers) == 1:
+        return own or brokers[0]
+    if not brokers:
+        raise BrokerError(
+            "NO_BROKER",
+            "no embedded broker is running.",
+            hint="name a cluster with --brokers HOST:PORT, or run `eagre broker start`.",
+        )
+    addresses = ", ".join(b.address for b in brokers)
+    raise BrokerError(
+        "SEVERAL_BROKERS",
+        f"several embedded brokers are running: {addresses}.",
+        hint="name one with --brokers.",
+    )
+
+
+def _folder() -> Path:
+    return state_dir() / "brokers"
+
+
+def _file(port: int) -> Path:
+    return _folder() / f"{port}.json"

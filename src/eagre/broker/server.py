@@ -1,0 +1,331 @@
+"""Apache Kafka in a child process: KRaft mode, loopback only, with a data folder of its own."""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import fcntl
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from eagre.broker import registry
+from eagre.broker.topics import Topics
+from eagre.config import LOOPBACK, cache_dir
+from eagre.errors import BrokerError
+from eagre.jvm import class_path, companion_jar, find_java
+from eagre.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+START_SECONDS = 60
+STOP_SECONDS = 20
+_ABANDONED_SECONDS = 60
+
+
+class EmbeddedBroker:
+    """A real Kafka broker for programs and tests.
+
+    Without ``data`` its folder is temporary and goes with it; with ``data`` topics and records stay
+    for the next start. The broker ends when ``stop`` is called, when the program ends, and when
+    the program is killed.
+
+    >>> with EmbeddedBroker() as broker:  # doctest: +SKIP
+    ...     print(broker.address)
+    127.0.0.1:40123
+
+    Args:
+        port: Where it listens on 127.0.0.1; 0 takes a free port.
+        data: The data folder; None for a temporary one.
+        settings: More lines for Kafka's ``server.properties``.
+        background: Whether it outlives the program that starts it.
+        say: Where progress goes.
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        data: Path | str | None = None,
+        settings: Mapping[str, str] | None = None,
+        *,
+        background: bool = False,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.port = port
+        self.data = Path(data).resolve() if data else None
+        self._settings = dict(settings or {})
+        self._background = background
+        self._say = say
+        self._temporary = data is None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port``, as Kafka clients take it."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The broker's process."""
+        if self._process is None:
+            raise BrokerError("BROKER_NOT_STARTED", "this broker has not been started.")
+        return self._process.pid
+
+    def start(self) -> EmbeddedBroker:
+        """Start the broker and wait until it answers a metadata request.
+
+        Raises:
+            BrokerError: The port or the data folder is in use, or Kafka ended; with Kafka's reason.
+        """
+        port = self.port or free_port()
+        require_free(port)
+        data = self._data_folder()
+        properties = _write_properties(data, port, self._settings)
+        jars = [companion_jar(), *class_path("broker", self._say)]
+        self._say(f"starting Kafka on {LOOPBACK}:{port}")
+        with (data / "kafka.log").open("ab") as log:
+            self._process = self._launch(jars, properties, log)
+        self.port = port
+        self.data = data
+        atexit.register(self.stop)
+        try:
+            self._await_ready()
+        except BaseException:
+            self.stop()
+            raise
+        self._register()
+        if self._background:
+            self._let_go()
+        return self
+
+    def stop(self) -> None:
+        """End the broker; a temporary data folder is removed.
+
+        One that was started in the background goes on: ``stop_background`` ends it.
+        """
+        process, self._process = self._process, None
+        if process is None:
+            return
+        atexit.unregister(self.stop)
+        end(process.pid, at_once=self._temporary, reap=process.wait)
+        if process.stdin:
+            process.stdin.close()
+        registry.forget(self.port)
+        if self._temporary:
+            shutil.rmtree(self._folder(), ignore_errors=True)
+
+    def __enter__(self) -> EmbeddedBroker:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _folder(self) -> Path:
+        if self.data is None:
+            raise BrokerError("BROKER_NOT_STARTED", "this broker has not been started.")
+        return self.data
+
+    def _data_folder(self) -> Path:
+        if self.data is None or self._temporary:
+            return _temporary_folder()
+        self.data.mkdir(parents=True, exist_ok=True)
+        if in_use(self.data):
+            other = registry.serving(self.data)
+            where = f" on {other.address}" if other else ""
+            raise BrokerError(
+                "DATA_IN_USE",
+                f"another broker{where} is running on the data folder {self.data}.",
+                hint="use that broker, stop it with `eagre broker stop`, or name another --data.",
+            )
+        return self.data
+
+    def _launch(
+        self, jars: list[Path], properties: Path, log: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        command = [
+            str(find_java().java),
+            *("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true"),
+            *("-cp", ":".join(map(str, jars))),
+            "dev.eagre.EmbeddedBroker",
+            str(properties),
+            cluster_id(properties.parent),
+            *([] if self._background else ["--tether"]),
+        ]
+        # A session of its own: Ctrl-C in the terminal is for the program, which then stops Kafka.
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL if self._background else subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+    def _await_ready(self) -> None:
+        topics = Topics(self.address)
+        try:
+            wait_until(lambda: self._died() or topics.answers(), START_SECONDS, "")
+        except TimeoutError:
+            raise self._failed(f"did not answer within {START_SECONDS} s") from None
+        if self._died():
+            raise self._failed("ended while starting")
+
+    def _died(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def _failed(self, what: str) -> BrokerError:
+        log = self._folder() / "kafka.log"
+        return BrokerError(
+            "BROKER_FAILED",
+            f"the embedded broker on {self.address} {what}: {_last_error(log)}",
+            hint="free the disk and memory it needs, or name another folder with --data."
+            if self._temporary
+            else f"its whole log is {log}.",
+        )
+
+    def _let_go(self) -> None:
+        """Leave the process to itself: from here on only its registration knows it."""
+        atexit.unregister(self.stop)
+        if self._process:
+            self._process.returncode = 0
+        self._process = None
+
+    def _register(self) -> None:
+        born = registry.born(self.pid)
+        if born is not None:
+            registry.register(
+                registry.RunningBroker(
+                    self.pid, born, self.port, str(self._folder()), self._background
+                )
+            )
+
+
+def stop_background(broker: registry.RunningBroker) -> None:
+    """End a broker that another program started."""
+    end(broker.pid, alive=lambda: broker.alive)
+    registry.forget(broker.port)
+
+
+def end(
+    pid: int,
+    *,
+    at_once: bool = False,
+    reap: Callable[[float], object] | None = None,
+    alive: Callable[[], bool] = lambda: True,
+) -> None:
+    """End a broker process: politely first, unless its data is thrown away anyway."""
+    for sign in (signal.SIGKILL,) if at_once else (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.kill(pid, sign)
+            if reap:
+                reap(STOP_SECONDS)
+            else:
+                wait_until(lambda: not alive(), STOP_SECONDS, "")
+        except (TimeoutError, subprocess.TimeoutExpired):
+            continue
+        except ProcessLookupError:
+            pass
+        return
+
+
+def free_port() -> int:
+    """Ask the system for a free port on loopback."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def require_free(port: int) -> None:
+    """Refuse a port that something listens on.
+
+    Raises:
+        BrokerError: It is taken.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            raise BrokerError(
+                "PORT_TAKEN",
+                f"port {port} on {LOOPBACK} cannot be had: {error.strerror}.",
+                hint="choose another with --port, or see `eagre broker status`.",
+            ) from None
+
+
+def in_use(data: Path) -> bool:
+    """Tell whether a Kafka process holds the lock of this data folder."""
+    try:
+        with (data / "log" / ".lock").open("r+b") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def cluster_id(data: Path) -> str:
+    """Give the cluster id the folder was formatted with, or a new one."""
+    meta = data / "log" / "meta.properties"
+    if meta.exists():
+        match = re.search(r"^cluster\.id=(.+)$", meta.read_text(), re.MULTILINE)
+        if match:
+            return match[1].strip()
+    while (new := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]).startswith("-"):
+        pass
+    return new
+
+
+def _temporary_folder() -> Path:
+    base = cache_dir() / "brokers"
+    base.mkdir(parents=True, exist_ok=True)
+    for left in base.iterdir():
+        if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS and not in_use(left):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix="temporary-", dir=base))
+
+
+def _write_properties(data: Path, port: int, settings: Mapping[str, str]) -> Path:
+    controller = free_port()
+    entries = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
+        "log.dirs": str(data / "log"),
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        **settings,
+    }
+    path = data / "server.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in entries.items()))
+    return path
+
+
+def _last_error(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    told = [line for line in lines if "ERROR" in line or "Exception" in line or "Error:" in line]
+    return (told or [line for line in lines if line] or ["its log is empty"])[-1]

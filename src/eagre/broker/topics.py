@@ -1,0 +1,180 @@
+"""A look into topics of any Kafka cluster: names, partitions, ids, offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from eagre.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Offsets = dict[str, dict[int, int]]
+"""Offsets by topic and partition."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as the cluster describes it."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+class Topics:
+    """The topics of one cluster.
+
+    Args:
+        brokers: ``host:port``, several with commas.
+        settings: More settings of librdkafka, such as ``security.protocol``.
+        timeout: Seconds to wait for an answer.
+    """
+
+    def __init__(
+        self, brokers: str, settings: Mapping[str, str] | None = None, timeout: float = 10
+    ) -> None:
+        self.brokers = brokers
+        self.client_settings: dict[str, Any] = {
+            **(settings or {}),
+            "bootstrap.servers": brokers,
+            "log_level": 0,
+        }
+        self._timeout = timeout
+        self._admin: Any = None
+
+    @property
+    def admin(self) -> Any:  # noqa: ANN401  (librdkafka's client has no types)
+        """The librdkafka admin client, made at the first use."""
+        from confluent_kafka.admin import AdminClient  # noqa: PLC0415  (import eagre stays light)
+
+        if self._admin is None:
+            self._admin = AdminClient(
+                {**self.client_settings, "error_cb": lambda _: None},
+            )
+        return self._admin
+
+    def answers(self) -> bool:
+        """Tell whether the cluster answers a metadata request within a second."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        try:
+            return bool(self.admin.list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def names(self) -> list[str]:
+        """List the topics, without Kafka's internal ones."""
+        return sorted(name for name in self._metadata().topics if not name.startswith("__"))
+
+    def cluster_id(self) -> str:
+        """The id the cluster was formatted with."""
+        return str(self._metadata().cluster_id)
+
+    def describe(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Describe those of the topics that exist."""
+        from confluent_kafka import TopicCollection  # noqa: PLC0415
+
+        existing = set(self._metadata().topics)
+        wanted = [name for name in dict.fromkeys(names) if name in existing]
+        if not wanted:
+            return {}
+        futures = self.admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
+        found = {name: self._result(future) for name, future in futures.items()}
+        return {
+            name: Topic(name, str(topic.topic_id), len(topic.partitions))
+            for name, topic in found.items()
+        }
+
+    def require(self, name: str) -> Topic:
+        """Describe a topic that must exist.
+
+        Raises:
+            BrokerError: It does not.
+        """
+        found = self.describe([name])
+        if name not in found:
+            raise BrokerError(
+                "TOPIC_NOT_FOUND",
+                f"topic {name!r} does not exist on {self.brokers}.",
+                hint=f"`eagre topic create {name} --brokers {self.brokers}` makes it.",
+            )
+        return found[name]
+
+    def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+        """Create a topic.
+
+        Raises:
+            BrokerError: The cluster refuses, with its reason.
+        """
+        from confluent_kafka.admin import NewTopic  # noqa: PLC0415
+
+        new = NewTopic(name, partitions, config=dict(settings or {}))
+        futures = self.admin.create_topics([new], request_timeout=self._timeout)
+        self._result(futures[name], f"topic {name!r} could not be created")
+
+    def begins(self, names: Iterable[str]) -> Offsets:
+        """The first offset of each partition."""
+        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
+
+        return self._offsets(names, OffsetSpec.earliest())
+
+    def ends(self, names: Iterable[str]) -> Offsets:
+        """The offset after the last record of each partition."""
+        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
+
+        return self._offsets(names, OffsetSpec.latest())
+
+    def at(self, names: Iterable[str], timestamp_ms: int) -> Offsets:
+        """The first offset at or after a time; the end where there is none."""
+        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
+
+        wanted = list(names)
+        found = self._offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
+        ends = self.ends(wanted)
+        return {
+            topic: {p: o if o >= 0 else ends[topic][p] for p, o in offsets.items()}
+            for topic, offsets in found.items()
+        }
+
+    def _offsets(self, names: Iterable[str], spec: object) -> Offsets:
+        from confluent_kafka import TopicPartition  # noqa: PLC0415
+
+        topics = [self.require(name) for name in names]
+        request = {TopicPartition(t.name, p): spec for t in topics for p in range(t.partitions)}
+        if not request:
+            return {}
+        futures = self.admin.list_offsets(request, request_timeout=self._timeout)
+        offsets: Offsets = {topic.name: {} for topic in topics}
+        for partition, future in futures.items():
+            offsets[partition.topic][partition.partition] = self._result(future).offset
+        return offsets
+
+    def _metadata(self) -> Any:  # noqa: ANN401
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        try:
+            return self.admin.list_topics(timeout=self._timeout)
+        except KafkaException as error:
+            raise BrokerError(
+                "BROKER_UNREACHABLE",
+                f"no Kafka broker answers at {self.brokers} within {self._timeout:g} s: "
+                f"{error.args[0].str()}.",
+                hint="check the address and that the cluster runs; `eagre broker start` starts "
+                "one here.",
+            ) from None
+
+    def _result(self, future: Any, what: str = "the cluster refused") -> Any:  # noqa: ANN401
+        from confluent_kafka import KafkaException  # noqa: PLC0415
+
+        try:
+            return future.result(timeout=self._timeout)
+        except KafkaException as error:
+            raise BrokerError(
+                "KAFKA_REFUSED",
+                f"{what}: {error.args[0].str()}",
+                data={"kafka_error": error.args[0].name()},
+            ) from None

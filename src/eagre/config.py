@@ -1,0 +1,67 @@
+"""Versions, folders and intervals: values that every layer shares. No PySpark, no I/O."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from eagre.errors import SettingsError
+
+SPARK_VERSION = (4, 3)
+"""The first Spark release with open-source Real-Time Mode that Eagre is written for."""
+
+JAVA_VERSIONS = (17, 21, 25)
+"""The Java releases that Spark 4.3 runs on."""
+
+LOOPBACK = "127.0.0.1"
+
+_UNITS_MS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
+
+
+def interval_ms(text: str) -> int:
+    """Read an interval as people write it.
+
+    >>> interval_ms("30 seconds"), interval_ms("500ms"), interval_ms("5 min")
+    (30000, 500, 300000)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text.lower())
+    if match is None or match[2] not in _UNITS_MS:
+        raise SettingsError(
+            "INTERVAL_MALFORMED",
+            f"an interval must be a number and a unit, not {text!r}.",
+            hint="write for example '500 ms', '30 seconds' or '5 minutes'.",
+        )
+    return round(float(match[1]) * _UNITS_MS[match[2]])
+
+
+def spark_interval(text: str) -> str:
+    """Give the same interval in the words that Spark understands.
+
+    >>> spark_interval("5 min")
+    '300000 milliseconds'
+    """
+    return f"{interval_ms(text)} milliseconds"
+
+
+def cache_dir() -> Path:
+    """Where jars are kept, once per user: ``EAGRE_CACHE``, or the system's cache folder."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("EAGRE_CACHE") or base / "eagre")
+
+
+def state_dir() -> Path:
+    """Where running brokers are registered: ``EAGRE_STATE``, or the system's state folder."""
+    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return Path(os.environ.get("EAGRE_STATE") or base / "eagre")
+
+
+def project_dir() -> Path:
+    """Where the project in the current folder keeps checkpoints, logs and its broker's data."""
+    return Path.cwd() / ".eagre"

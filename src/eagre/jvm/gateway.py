@@ -1,0 +1,65 @@
+"""The only code that talks to the JVM through py4j."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from eagre.errors import JvmError
+from eagre.jvm.companion import check_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+
+def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j class proxy)
+    """Give a companion class, after the version handshake.
+
+    Raises:
+        JvmError: The session was started without the companion, or with another release's.
+    """
+    package = spark._jvm.dev.eagre  # type: ignore[union-attr]  # noqa: SLF001
+    if not callable(package.Companion):
+        raise JvmError(
+            "COMPANION_NOT_LOADED",
+            "this Spark session was started without Eagre's companion jar.",
+            hint="make it with eg.session(), or pass your builder through eg.configure(builder) "
+            "before the first session of the process.",
+        )
+    check_version(package.Companion.version(), "the running Spark session")
+    return getattr(package, name)
+
+
+def drain(spark: SparkSession, query: StreamingQuery) -> None:
+    """Let the running epoch or micro-batch end and commit; start no other."""
+    companion(spark, "SparkInternals").drain(_java_query(query))
+
+
+def ended(spark: SparkSession, query: StreamingQuery) -> bool:
+    """Tell whether the query's thread is over; ``isActive`` is false as soon as a drain began."""
+    return bool(companion(spark, "SparkInternals").ended(_java_query(query)))
+
+
+def consumer_lag(spark: SparkSession) -> dict[tuple[str, int], int]:
+    """Records not yet fetched, by topic and partition, as this JVM's consumers know it now."""
+    lags = companion(spark, "KafkaMetrics").lag()
+    return {(name.rsplit("/", 1)[0], int(name.rsplit("/", 1)[1])): lags[name] for name in lags}
+
+
+def slots(spark: SparkSession) -> int:
+    """How many tasks this session can run at once."""
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def reason(error: BaseException) -> str:
+    """Say in one line what a PySpark or JVM error was about, without its stack trace."""
+    text = str(error)
+    causes = re.findall(r"^Caused by: (?:[\w.$]+(?:Exception|Error)): (.+)$", text, re.MULTILINE)
+    first = re.sub(r"^An error occurred while calling [^\n]*\n:\s*", "", text).strip()
+    line = causes[-1] if causes else first.split("\n", 1)[0]
+    return re.sub(r"^[\w.$]+(?:Exception|Error): ", "", line).strip()
+
+
+def _java_query(query: StreamingQuery) -> Any:  # noqa: ANN401  (a py4j object)
+    return query._jsq  # noqa: SLF001  (PySpark offers no public way to the Java query)

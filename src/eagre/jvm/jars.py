@@ -1,0 +1,188 @@
+"""The jars Eagre adds to a JVM: locked by checksum, fetched once per user.
+
+There are two sets in two folders: ``spark`` (the Kafka connector, for Spark's class path) and
+``broker`` (Apache Kafka itself, for a process of its own). ``ivy.xml`` names each jar, ``jars.lock``
+holds its SHA-256, and a file that differs by one byte is never put on a class path.
+
+Ivy, which ships inside PySpark, downloads them from its default repository, or from those of the
+``ivysettings.xml`` that ``EAGRE_IVY_SETTINGS`` names. ``EAGRE_JARS`` names a folder to use instead of
+the network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from eagre.config import cache_dir
+from eagre.errors import JvmError
+from eagre.jvm.java import find_java
+from eagre.jvm.spark_home import spark_jars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+JarSet = Literal["spark", "broker"]
+JAR_SETS: tuple[JarSet, ...] = ("spark", "broker")
+
+
+@dataclass(frozen=True)
+class LockedJar:
+    """One line of the lock: a file name and the checksum its bytes must have."""
+
+    name: str
+    sha256: str
+
+    def state(self, folder: Path) -> Literal["ok", "missing", "changed"]:
+        """Compare the file in ``folder`` with the lock."""
+        path = folder / self.name
+        if not path.is_file():
+            return "missing"
+        return "ok" if sha256(path) == self.sha256 else "changed"
+
+
+def lock(jar_set: JarSet) -> list[LockedJar]:
+    """Read the locked jars of a set."""
+    text = (files("eagre.jvm") / "jars.lock").read_text()
+    return [LockedJar(name, digest) for name, digest in json.loads(text)[jar_set].items()]
+
+
+def folder(jar_set: JarSet) -> Path:
+    """Where the jars of a set are kept for this user."""
+    return cache_dir() / "jars" / jar_set
+
+
+def class_path(jar_set: JarSet, say: Callable[[str], None] = print) -> list[Path]:
+    """Give the verified jars of a set, fetching what is missing.
+
+    Raises:
+        JvmError: A jar cannot be had, or its bytes are not those of the lock.
+    """
+    if any(jar.state(folder(jar_set)) == "missing" for jar in lock(jar_set)):
+        fetch(jar_set, say)
+    verify(jar_set)
+    return [folder(jar_set) / jar.name for jar in lock(jar_set)]
+
+
+def verify(jar_set: JarSet) -> None:
+    """Compare every jar of a set with the lock.
+
+    Raises:
+        JvmError: One is missing or changed; its name is in the message.
+    """
+    for jar in lock(jar_set):
+        _require(jar, folder(jar_set))
+
+
+def fetch(jar_set: JarSet, say: Callable[[str], None] = print, source: Path | None = None) -> None:
+    """Bring the jars of a set into the cache, from a folder or through Ivy.
+
+    Only bytes that match the lock enter the cache; each file appears there whole or not at all.
+    """
+    target = folder(jar_set)
+    wanted = [jar for jar in lock(jar_set) if jar.state(target) != "ok"]
+    if not wanted:
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    offline = source or _offline_folder()
+    with tempfile.TemporaryDirectory(dir=target, prefix=".fetch-") as scratch:
+        got = Path(scratch)
+        if offline:
+            say(f"copying {len(wanted)} {jar_set} jars from {offline}")
+            _copy(wanted, jar_set, offline, got)
+        else:
+            _resolve(jar_set, got, say)
+        for jar in wanted:
+            _require(jar, got)
+            (got / jar.name).replace(target / jar.name)
+
+
+def sha256(path: Path) -> str:
+    """Compute the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _offline_folder() -> Path | None:
+    stated = os.environ.get("EAGRE_JARS")
+    return Path(stated) if stated else None
+
+
+def _copy(wanted: list[LockedJar], jar_set: JarSet, source: Path, target: Path) -> None:
+    for jar in wanted:
+        for path in (source / jar_set / jar.name, source / jar.name):
+            if path.is_file():
+                shutil.copyfile(path, target / jar.name)
+                break
+
+
+def _require(jar: LockedJar, place: Path) -> None:
+    state = jar.state(place)
+    if state == "missing":
+        raise JvmError(
+            "JAR_MISSING",
+            f"{jar.name} is not in {place}.",
+            hint="run `eagre jars fetch`, or `eagre jars fetch --from DIR` without a network.",
+        )
+    if state == "changed":
+        raise JvmError(
+            "JAR_CHANGED",
+            f"{place / jar.name} must have SHA-256 {jar.sha256} and has "
+            f"{sha256(place / jar.name)}; it will not be used.",
+            hint="delete it and run `eagre jars fetch`; if it changes again, do not trust the "
+            "place it came from.",
+        )
+
+
+def _resolve(jar_set: JarSet, target: Path, say: Callable[[str], None]) -> None:
+    total = len(lock(jar_set))
+    say(f"fetching {total} {jar_set} jars (once per user)")
+    output: list[str] = []
+    done = 0
+    for line in _ivy(jar_set, target):
+        output.append(line.rstrip())
+        if "[SUCCESSFUL ]" in line:
+            done += 1
+            if done % 10 == 0:
+                say(f"fetching {jar_set} jars: {done} of {total}")
+    if not any(target.glob("*.jar")):
+        raise JvmError(
+            "JARS_NOT_FETCHED",
+            f"the {jar_set} jars could not be fetched: {_reason(output)}",
+            hint="check the network, let EAGRE_IVY_SETTINGS name an ivysettings.xml with your "
+            "repository, or use `eagre jars fetch --from DIR`.",
+        )
+
+
+def _ivy(jar_set: JarSet, target: Path) -> Iterator[str]:
+    """Run Ivy and yield the lines it prints."""
+    settings = os.environ.get("EAGRE_IVY_SETTINGS") or files("eagre.jvm") / "ivysettings.xml"
+    command = [
+        str(find_java().java),
+        "-cp",
+        str(next(spark_jars().glob("ivy-*.jar"))),
+        "org.apache.ivy.Main",
+        *("-settings", str(settings)),
+        *("-ivy", str(files("eagre.jvm") / "ivy.xml")),
+        *("-confs", jar_set),
+        *("-types", "jar", "bundle"),
+        *("-cache", str(cache_dir() / "ivy")),
+        *("-retrieve", str(target / "[artifact]-[revision](-[classifier]).[ext]")),
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        yield from process.stdout or ()
+
+
+def _reason(output: list[str]) -> str:
+    telling = [line.strip() for line in output if "UNRESOLVED" in line or "Exception" in line]
+    return (telling or output or ["Ivy printed nothing"])[-1]

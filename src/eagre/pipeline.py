@@ -1,0 +1,148 @@
+"""One pipeline definition, and the modes it runs in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+from eagre.config import spark_interval
+from eagre.errors import SettingsError
+from eagre.sinks import writer
+from eagre.sources import Kafka, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from eagre.broker.topics import Offsets
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+DEFAULT_EVERY = {"real-time": "1 minute", "micro-batch": "500 ms"}
+"""The epoch in real time and the trigger in micro-batch (docs/decisions/0003-epoch-length.md)."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A named transformation from sources to a sink, the same in every mode.
+
+    Attributes:
+        name: Its name; also the query's, and the checkpoint folder's.
+        sources: What it reads.
+        sink: What it writes.
+        transform: The user's function: one DataFrame per source in, one out.
+    """
+
+    name: str
+    sources: tuple[Kafka, ...]
+    sink: Kafka
+    transform: Callable[..., DataFrame]
+
+    def rows(
+        self,
+        spark: SparkSession,
+        brokers: str | None = None,
+        mode: Mode = "real-time",
+        start: Offsets | None = None,
+    ) -> DataFrame:
+        """Build the stream of result rows, before they are encoded for the sink."""
+        streams = [
+            source.read(spark, brokers, mode, start and {t: start[t] for t in source.topics})
+            for source in self.sources
+        ]
+        return self._checked(self.transform(*streams))
+
+    def writer(
+        self,
+        spark: SparkSession,
+        *,
+        checkpoint: str,
+        brokers: str | None = None,
+        mode: Mode = "real-time",
+        every: str | None = None,
+        start: Offsets | None = None,
+    ) -> DataStreamWriter:
+        """Prepare the query: sources, transformation, sink, checkpoint, trigger."""
+        rows = self.rows(spark, brokers, mode, start)
+        return (
+            writer(rows, self.sink, brokers)
+            .queryName(self.name)
+            .option("checkpointLocation", checkpoint)
+            .trigger(**trigger(mode, every))
+        )
+
+    def start(self, spark: SparkSession, **options: Any) -> StreamingQuery:  # noqa: ANN401
+        """Start the query; the options are those of ``writer``.
+
+        >>> query = score.start(spark, checkpoint="ckpt", brokers="localhost:9092")  # doctest: +SKIP
+        """
+        return self.writer(spark, **options).start()
+
+    def __call__(self, *streams: DataFrame) -> DataFrame:
+        """Apply the user's function, as if it had never been decorated."""
+        return self.transform(*streams)
+
+    def _checked(self, rows: object) -> DataFrame:
+        from pyspark.sql import DataFrame  # noqa: PLC0415  (import eagre imports no pyspark)
+
+        if not isinstance(rows, DataFrame):
+            raise SettingsError(
+                "PIPELINE_RETURNS_NO_ROWS",
+                f"pipeline {self.name!r} must return a DataFrame and returned "
+                f"{type(rows).__name__}.",
+                hint="end the function with `return df...`.",
+            )
+        return rows
+
+
+def pipeline(
+    *, source: Kafka | Sequence[Kafka], sink: Kafka, name: str | None = None
+) -> Callable[[Callable[..., DataFrame]], Pipeline]:
+    """Make a pipeline of a function that turns a DataFrame into another.
+
+    With several sources the function gets one DataFrame for each, in their order.
+
+    >>> @pipeline(source=Kafka("numbers", schema="n INT"), sink=Kafka("even"))
+    ... def even(df):
+    ...     return df.where("n % 2 = 0")
+    >>> even.name
+    'even'
+
+    Args:
+        source: Where its rows come from.
+        sink: Where its rows go.
+        name: The function's name, if not given.
+    """
+    sources = (source,) if isinstance(source, Kafka) else tuple(source)
+    if not sources or not all(isinstance(s, Kafka) for s in (*sources, sink)):
+        raise SettingsError(
+            "PIPELINE_ENDS",
+            "a pipeline needs eg.Kafka(...) as its source (or a list of them) and as its sink.",
+        )
+
+    def decorate(function: Callable[..., DataFrame]) -> Pipeline:
+        return Pipeline(name or function.__name__, sources, sink, function)
+
+    return decorate
+
+
+def trigger(mode: Mode, every: str | None = None) -> dict[str, Any]:
+    """Give the arguments of Spark's ``trigger`` for a mode.
+
+    >>> trigger("real-time", "5 min")
+    {'realTime': '300000 milliseconds'}
+    >>> trigger("available-now")
+    {'availableNow': True}
+
+    Raises:
+        SettingsError: The mode is unknown, or the interval malformed.
+    """
+    if mode not in MODES:
+        raise SettingsError("MODE_UNKNOWN", f"mode must be one of {', '.join(MODES)}, not {mode!r}.")
+    if mode == "available-now":
+        return {"availableNow": True}
+    keyword = "realTime" if mode == "real-time" else "processingTime"
+    return {keyword: spark_interval(every or DEFAULT_EVERY[mode])}

@@ -1,0 +1,198 @@
+"""Kafka topics as sources of rows, and as the declaration a sink shares."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+from eagre.config import spark_interval
+from eagre.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from eagre.broker.topics import Offsets
+
+Format = Literal["json", "string", "bytes"]
+Mode = Literal["real-time", "micro-batch", "available-now"]
+
+SOURCE = "_source"
+"""The column with a row's origin: topic, partition, offset, timestamp."""
+
+REFUSED_IN_REAL_TIME = frozenset(
+    {"minPartitions", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"}
+)
+"""Reader options that make a real-time query throw; they are left out there."""
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """A Kafka topic, or several, to read from or to write to.
+
+    >>> payments = Kafka("payments", schema="card STRING, amount DOUBLE")
+    >>> payments.topics
+    ('payments',)
+
+    Attributes:
+        topic: A topic, or several. A sink with several sends each row to the one that its ``topic``
+            column names.
+        schema: The columns of a JSON value, as DDL or StructType.
+        format: ``json``; or ``string`` or ``bytes`` for a single ``value`` column taken as it is.
+        key: As a sink, the column whose value keys the record. As a source, a column of that name
+            is read from the record's key, unless the schema has it.
+        headers: Read the record's headers into a ``headers`` column. A sink writes such a column
+            whenever the row has one.
+        event_time: The timestamp column that event time and the watermark go by.
+        watermark: How much disorder to wait for, such as ``"10 seconds"``; needs ``event_time``.
+        starting: Where a fresh checkpoint begins: ``earliest``, ``latest``, or an ISO 8601 time.
+        partitions: With how many partitions to create the topic where it does not exist.
+        create: Whether it may be created.
+        brokers: ``host:port`` of its cluster; ``eagre run --brokers`` replaces it.
+        options: Options of Spark's Kafka connector, ``kafka.*`` client settings among them.
+    """
+
+    topic: str | tuple[str, ...]
+    _: KW_ONLY
+    schema: str | StructType | None = None
+    format: Format = "json"
+    key: str | None = None
+    headers: bool = False
+    event_time: str | None = None
+    watermark: str | None = None
+    starting: str | None = None
+    partitions: int = 1
+    create: bool = True
+    brokers: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.topic, str):
+            object.__setattr__(self, "topic", tuple(self.topic))
+        if not self.topics or not all(self.topics):
+            raise SettingsError("TOPIC_MISSING", "eg.Kafka needs the name of a topic.")
+        if self.format not in get_args(Format):
+            raise SettingsError(
+                "FORMAT_UNKNOWN",
+                f"format of topic {self.name!r} must be json, string or bytes, not {self.format!r}.",
+            )
+        if self.watermark and not self.event_time:
+            raise SettingsError(
+                "WATERMARK_WITHOUT_EVENT_TIME",
+                f"topic {self.name!r} has a watermark of {self.watermark} and no event_time.",
+                hint="name the timestamp column: event_time='...'.",
+            )
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics, also where there is only one."""
+        return (self.topic,) if isinstance(self.topic, str) else self.topic
+
+    @property
+    def name(self) -> str:
+        """The topics as one word for messages."""
+        return ",".join(self.topics)
+
+    def read(
+        self,
+        spark: SparkSession,
+        brokers: str | None = None,
+        mode: Mode = "real-time",
+        start: Offsets | None = None,
+    ) -> DataFrame:
+        """Read the topic as a stream of rows: the schema's columns, and ``_source``.
+
+        A value that cannot be parsed, or a field of a wrong type, gives nulls.
+
+        Args:
+            spark: A session made by ``eg.session()`` or through ``eg.configure``.
+            brokers: The cluster, if not the declared one.
+            mode: Options that real time refuses are left out there.
+            start: Where a fresh checkpoint begins, if not at ``starting``.
+        """
+        reader = spark.readStream.format("kafka").options(**self.reader_options(brokers, mode))
+        if start is not None:
+            reader = reader.option("startingOffsets", json.dumps(start))
+        rows = reader.load().select(*self._columns())
+        if self.event_time and self.watermark:
+            return rows.withWatermark(self.event_time, spark_interval(self.watermark))
+        return rows
+
+    def reader_options(self, brokers: str | None = None, mode: Mode = "real-time") -> dict[str, str]:
+        """Give the options of Spark's Kafka source for a mode."""
+        options = {
+            "kafka.bootstrap.servers": self.cluster(brokers),
+            "subscribe": ",".join(self.topics),
+            "startingOffsets": self.starting or "latest",
+            "includeHeaders": str(self.headers).lower(),
+            **self.options,
+        }
+        if mode != "real-time":
+            return options
+        return {key: v for key, v in options.items() if key not in REFUSED_IN_REAL_TIME}
+
+    def cluster(self, brokers: str | None = None) -> str:
+        """Give the brokers to use.
+
+        Raises:
+            SettingsError: None are known.
+        """
+        found = brokers or self.brokers or self.options.get("kafka.bootstrap.servers")
+        if not found:
+            raise SettingsError(
+                "BROKERS_MISSING",
+                f"no brokers are known for topic {self.name!r}.",
+                hint="pass --brokers HOST:PORT, or eg.Kafka(..., brokers='HOST:PORT').",
+            )
+        return found
+
+    def _columns(self) -> list[Column]:
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        columns = self._values()
+        if self.key and not (self.format == "json" and self.key in self.parsed_schema().names):
+            columns.append(F.col("key").cast("string").alias(self.key))
+        if self.headers:
+            columns.append(F.col("headers"))
+        origin = F.struct("topic", "partition", "offset", "timestamp")
+        return [*columns, origin.alias(SOURCE)]
+
+    def _values(self) -> list[Column]:
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        if self.format == "bytes":
+            return [F.col("value")]
+        if self.format == "string":
+            return [F.col("value").cast("string").alias("value")]
+        parsed = F.from_json(F.col("value").cast("string"), self.parsed_schema())
+        return [parsed.getField(name).alias(name) for name in self.parsed_schema().names]
+
+    def parsed_schema(self) -> StructType:
+        """Give the schema as Spark's type.
+
+        Raises:
+            SettingsError: It is missing or malformed.
+        """
+        from pyspark.errors import ParseException  # noqa: PLC0415
+        from pyspark.sql.types import StructType  # noqa: PLC0415
+
+        if not self.schema:
+            raise SettingsError(
+                "SCHEMA_MISSING",
+                f"topic {self.name!r} is read as JSON and has no schema.",
+                hint='give one, such as schema="card STRING, amount DOUBLE", or format="string".',
+            )
+        if isinstance(self.schema, StructType):
+            return self.schema
+        try:
+            return StructType.fromDDL(self.schema)
+        except ParseException as error:
+            raise SettingsError(
+                "SCHEMA_MALFORMED",
+                f"the schema of topic {self.name!r} cannot be read: {self.schema!r} "
+                f"({str(error).strip().splitlines()[0]})",
+                hint='write it as DDL, such as "card STRING, amount DOUBLE".',
+            ) from None
