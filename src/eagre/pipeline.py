@@ -41,6 +41,11 @@ class Pipeline:
     sink: Kafka
     transform: Callable[..., DataFrame]
 
+    @property
+    def needs_brokers(self) -> bool:
+        """Whether it must be told where its brokers are."""
+        return not all(end.stated_brokers for end in (*self.sources, self.sink))
+
     def rows(
         self,
         spark: SparkSession,

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("eagre")
 
-LOCAL_SLOTS = 16
-"""Task slots of a local session that names no master: threads, most of which only wait."""
+LOCAL_SLOTS = 64
+"""Task slots of a local session that names no master. A slot is a thread; in real time each source
+and shuffle partition holds one for as long as the query runs, and most of them only wait."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,13 @@ PROFILE = (
         "In real time each shuffle partition holds a task slot for as long as the query runs; "
         "Spark's default is 200. It is fixed by the checkpoint: choose it once.",
         "count per key, 1 partition: p50 2.9 → 2.2 ms, p99 27 → 12 ms",
+    ),
+    Setting(
+        "spark.default.parallelism",
+        str(os.cpu_count() or 2),
+        "A local session has more task slots than cores; batch reads beside the stream should not "
+        "be cut into as many pieces.",
+        "none on latency",
     ),
     Setting(
         "spark.sql.streaming.stateStore.providerClass",
@@ -88,6 +96,12 @@ PROFILE = (
         "false",
         "The Spark UI listens on a port and keeps history in memory; set it to true to have it.",
         "less memory and start-up time",
+    ),
+    Setting(
+        "spark.ui.showConsoleProgress",
+        "false",
+        "A real-time stage never ends, so its progress bar says nothing.",
+        "none on latency",
     ),
     Setting(
         "spark.driver.memory",
@@ -129,7 +143,7 @@ def session(app_name: str = "eagre", master: str | None = None, **settings: str)
 
     Args:
         app_name: Its name.
-        master: Spark's master; ``local[16]`` if none is named.
+        master: Spark's master; ``local[64]`` if none is named.
         settings: Spark settings with ``__`` for the dots, as in ``spark__ui__enabled="true"``.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415  (import eagre imports no pyspark)

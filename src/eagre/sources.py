@@ -96,6 +96,11 @@ class Kafka:
         """The topics as one word for messages."""
         return ",".join(self.topics)
 
+    @property
+    def stated_brokers(self) -> str | None:
+        """The brokers the declaration itself names, if it does."""
+        return self.brokers or self.options.get("kafka.bootstrap.servers")
+
     def read(
         self,
         spark: SparkSession,
@@ -140,7 +145,7 @@ class Kafka:
         Raises:
             SettingsError: None are known.
         """
-        found = brokers or self.brokers or self.options.get("kafka.bootstrap.servers")
+        found = brokers or self.stated_brokers
         if not found:
             raise SettingsError(
                 "BROKERS_MISSING",

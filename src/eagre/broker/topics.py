@@ -83,7 +83,7 @@ class Topics:
         if not wanted:
             return {}
         futures = self.admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
-        found = {name: self._result(future) for name, future in futures.items()}
+        found = {name: self.result(future) for name, future in futures.items()}
         return {
             name: Topic(name, str(topic.topic_id), len(topic.partitions))
             for name, topic in found.items()
@@ -113,8 +113,10 @@ class Topics:
         from confluent_kafka.admin import NewTopic  # noqa: PLC0415
 
         new = NewTopic(name, partitions, config=dict(settings or {}))
-        futures = self.admin.create_topics([new], request_timeout=self._timeout)
-        self._result(futures[name], f"topic {name!r} could not be created")
+        futures = self.admin.create_topics(
+            [new], request_timeout=self._timeout, operation_timeout=self._timeout
+        )
+        self.result(futures[name], f"topic {name!r} could not be created")
 
     def begins(self, names: Iterable[str]) -> Offsets:
         """The first offset of each partition."""
@@ -150,7 +152,7 @@ class Topics:
         futures = self.admin.list_offsets(request, request_timeout=self._timeout)
         offsets: Offsets = {topic.name: {} for topic in topics}
         for partition, future in futures.items():
-            offsets[partition.topic][partition.partition] = self._result(future).offset
+            offsets[partition.topic][partition.partition] = self.result(future).offset
         return offsets
 
     def _metadata(self) -> Any:  # noqa: ANN401
@@ -167,7 +169,12 @@ class Topics:
                 "one here.",
             ) from None
 
-    def _result(self, future: Any, what: str = "the cluster refused") -> Any:  # noqa: ANN401
+    def result(self, future: Any, what: str = "the cluster refused") -> Any:  # noqa: ANN401
+        """Give what the cluster answered.
+
+        Raises:
+            BrokerError: It refused, with its reason.
+        """
         from confluent_kafka import KafkaException  # noqa: PLC0415
 
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -47,9 +48,14 @@ def consumer_lag(spark: SparkSession) -> dict[tuple[str, int], int]:
     return {(name.rsplit("/", 1)[0], int(name.rsplit("/", 1)[1])): lags[name] for name in lags}
 
 
-def slots(spark: SparkSession) -> int:
-    """How many tasks this session can run at once."""
-    return int(spark.sparkContext.defaultParallelism)
+def slots(spark: SparkSession) -> int | None:
+    """How many tasks a local session can run at once; None on a cluster, which may still grow."""
+    master = spark.sparkContext.master
+    match = re.match(r"local(?:\[(\d+|\*)[^\]]*\])?$", master)
+    if match is None:
+        return None
+    threads = match[1] or "1"
+    return int(threads) if threads.isdigit() else os.cpu_count()
 
 
 def reason(error: BaseException) -> str:

@@ -4,6 +4,8 @@ import java.lang.management.ManagementFactory;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
+import javax.management.AttributeNotFoundException;
+import javax.management.InstanceNotFoundException;
 import javax.management.JMException;
 import javax.management.MBeanServer;
 import javax.management.ObjectName;
@@ -24,12 +26,21 @@ public final class KafkaMetrics {
         Set<ObjectName> names = server.queryNames(new ObjectName(LAGS), null);
         Map<String, Long> lags = new HashMap<>();
         for (ObjectName name : names) {
-            Object lag = server.getAttribute(name, "records-lag");
-            if (lag instanceof Double value && !value.isNaN()) {
+            double lag = lag(server, name);
+            if (!Double.isNaN(lag)) {
                 String partition = name.getKeyProperty("topic") + "/" + name.getKeyProperty("partition");
-                lags.merge(partition, value.longValue(), Math::min);
+                lags.merge(partition, (long) lag, Math::min);
             }
         }
         return lags;
+    }
+
+    /** A consumer may be closed, or may not have fetched yet, between the two questions. */
+    private static double lag(MBeanServer server, ObjectName name) throws JMException {
+        try {
+            return (Double) server.getAttribute(name, "records-lag");
+        } catch (InstanceNotFoundException | AttributeNotFoundException e) {
+            return Double.NaN;
+        }
     }
 }

@@ -1,0 +1,1 @@
+"""Load and measurement: an open-loop generator and a meter, each in a process of its own."""

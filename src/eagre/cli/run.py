@@ -1,0 +1,211 @@
+"""``eagre run``: the pipelines of a file, each in a Spark process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eagre.broker import EmbeddedBroker, registry
+from eagre.cli.console import say
+from eagre.config import project_dir
+from eagre.pipeline import MODES
+from eagre.runtime.app import App
+from eagre.runtime.spec import RunSpec
+from eagre.runtime.supervisor import Event, Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eagre.sources import Mode
+
+_PLAIN_EVERY_SECONDS = 10
+
+
+@click.command()
+@click.argument("app", metavar="APP.py[:PIPELINE]")
+@click.option(
+    "--mode", type=click.Choice(MODES), default="real-time", show_default=True, help="How to run."
+)
+@click.option(
+    "--every",
+    metavar="INTERVAL",
+    help="The epoch in real time, the trigger in micro-batch. [default: 1 minute; 500 ms]",
+)
+@click.option(
+    "--brokers",
+    envvar="EAGRE_BROKERS",
+    metavar="HOST:PORT",
+    help="The Kafka cluster. [default: what the app names, else an embedded broker]",
+)
+@click.option("--master", help="Spark's master. [default: local, with slots enough]")
+@click.option(
+    "--checkpoint",
+    metavar="DIR",
+    help="Where progress and state are kept. [default: .eagre/checkpoints/PIPELINE]",
+)
+@click.option(
+    "--from",
+    "start",
+    metavar="earliest|latest|TIME",
+    help="Where a fresh checkpoint begins. [default: latest; earliest in available-now]",
+)
+@click.option("--no-check", is_flag=True, help="Start without the check (there is none yet).")
+def run(  # noqa: PLR0913  (one for each option of the contract)
+    app: str,
+    mode: Mode,
+    every: str | None,
+    brokers: str | None,
+    master: str | None,
+    checkpoint: str | None,
+    start: str | None,
+    no_check: bool,
+) -> None:
+    """Run the pipelines of a file, until Ctrl-C or SIGTERM drains them.
+
+    A drain lets the running epoch end and commit, so that nothing is repeated at the next start;
+    a second Ctrl-C ends at once.
+    """
+    del no_check
+    chosen = App.parse(app)
+    chosen.check_readable()
+    spec = RunSpec(
+        app=str(chosen.path),
+        pipeline=chosen.chosen,
+        mode=mode,
+        every=every,
+        brokers=brokers,
+        master=master,
+        checkpoint=checkpoint,
+        start=start,
+    )
+    display = Display()
+    cluster = ProjectBroker()
+    early = not brokers and not chosen.may_name_brokers()
+    supervisor = Supervisor(spec, cluster.address, display.show, early=early)
+    with contextlib.closing(display), contextlib.closing(cluster), _draining(supervisor):
+        supervisor.run()
+
+
+class ProjectBroker:
+    """The embedded broker of the current folder: the one that runs, or one for this run."""
+
+    def __init__(self) -> None:
+        self._own: EmbeddedBroker | None = None
+        self._address = ""
+
+    def address(self) -> str:
+        """Give its address, starting it the first time if it does not run."""
+        if not self._address:
+            self._address = self._running() or self._start()
+        return self._address
+
+    def close(self) -> None:
+        """End the broker if it was started for this run; its data stays."""
+        if self._own:
+            self._own.stop()
+
+    def _running(self) -> str:
+        found = registry.serving(project_dir() / "broker")
+        if found:
+            say(f"using the embedded broker on {found.address}")
+        return found.address if found else ""
+
+    def _start(self) -> str:
+        self._own = EmbeddedBroker(data=project_dir() / "broker", say=say)
+        return self._own.start().address
+
+
+class Display:
+    """What a run tells people: one line that moves in a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._moving = sys.stderr.isatty()
+        self._runs: dict[str, dict[str, Any]] = {}
+        self._line = ""
+
+    def show(self, name: str, event: Event) -> None:
+        """Show an event."""
+        text = getattr(self, f"_{event['event']}", lambda *_: "")(name, event)
+        if text:
+            self._clear()
+            say(f"{name}: {text}")
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._clear()
+
+    def _phase(self, _: str, event: Event) -> str:
+        return str(event["text"])
+
+    _note = _phase
+
+    def _running(self, name: str, event: Event) -> str:
+        self._runs[name] = {"since": time.monotonic(), "said": 0.0, "written": None, **event}
+        pace = {"real-time": "epochs", "micro-batch": "triggers"}.get(event["mode"])
+        every = f", {pace} of {event['every_ms'] / 1000:g} s" if pace else ""
+        resumed = f", resumed after batch {event['resumed']}" if event["resumed"] >= 0 else ""
+        return f"running in {event['mode']}{every}{resumed}; Ctrl-C drains"
+
+    def _draining(self, name: str, event: Event) -> str:
+        within = event["within_ms"] / 1000
+        self._runs[name]["until"] = time.monotonic() + within
+        return f"draining, within {within:g} s; a second Ctrl-C ends at once"
+
+    def _status(self, name: str, event: Event) -> str:
+        text = self._figures(self._runs[name], event)
+        if self._moving:
+            self._move(f"{name}: {text}")
+            return ""
+        said = self._runs[name]["said"]
+        if time.monotonic() - said < _PLAIN_EVERY_SECONDS:
+            return ""
+        self._runs[name]["said"] = time.monotonic()
+        return text
+
+    def _ended(self, name: str, event: Event) -> str:
+        how = "drained" if event["drained"] else "all there was is done"
+        first = self._runs[name].get("first")
+        rows = f", {event['written'] - first:,} records written" if first is not None else ""
+        return f"{how}{rows}"
+
+    def _figures(self, run: dict[str, Any], event: Event) -> str:
+        now, written = time.monotonic(), event["written"]
+        parts = []
+        if written is not None:
+            run.setdefault("first", written)
+            if run["written"] is not None:
+                rate = (written - run["written"]) / (now - run["at"])
+                parts.append(f"{rate:,.0f} records/s out")
+            run["written"], run["at"] = written, now
+        if event["lag"] is not None:
+            parts.append(f"{event['lag']:,} behind")
+        parts.append(f"{event['epochs']:,} commits")
+        if "until" in run:
+            parts.append(f"draining {max(0.0, run['until'] - now):.0f} s")
+        return " · ".join(parts)
+
+    def _move(self, line: str) -> None:
+        self._line = line
+        click.echo(f"\r\x1b[2K{line}", nl=False, err=True)
+
+    def _clear(self) -> None:
+        if self._line:
+            click.echo("\r\x1b[2K", nl=False, err=True)
+            self._line = ""
+
+
+@contextlib.contextmanager
+def _draining(supervisor: Supervisor) -> Iterator[None]:
+    """Let SIGINT and SIGTERM drain while the run lasts."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(s, lambda *_: supervisor.stop()) for s in signals]
+    try:
+        yield
+    finally:
+        for sign, handler in zip(signals, before, strict=True):
+            signal.signal(sign, handler)

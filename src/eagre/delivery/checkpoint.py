@@ -1,0 +1,225 @@
+"""Checkpoints: what one holds, and what it belongs to.
+
+Beside Spark's own files Eagre keeps ``eagre.json``: the pipeline, the cluster id and the topic ids
+the checkpoint was made with, and where it began. Offsets mean nothing on another cluster or in a
+topic that was deleted and made anew, so such a checkpoint is refused, not read.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eagre.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from eagre.broker.topics import Offsets
+
+BINDING = "eagre.json"
+_REPAIR = (
+    "restore the folder from a copy, or start afresh on purpose with `eagre checkpoint reset {path}`."
+)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What a checkpoint was made with.
+
+    Attributes:
+        pipeline: The pipeline's name.
+        cluster: The id of the Kafka cluster.
+        topics: The id of each source topic.
+        start: Where the first run began.
+        made: When, in seconds since 1970.
+    """
+
+    pipeline: str
+    cluster: str
+    topics: dict[str, str]
+    start: Offsets
+    made: float = field(default_factory=time.time)
+
+
+class Checkpoint:
+    """A checkpoint folder on a local or mounted disk."""
+
+    def __init__(self, path: Path | str) -> None:
+        text = str(path).removeprefix("file://").removeprefix("file:")
+        if "://" in text:
+            raise CheckpointError(
+                "CHECKPOINT_REMOTE",
+                f"a checkpoint must be a folder on a local or mounted disk for now, not {text}.",
+                hint="mount the store, or use Pipeline.start(checkpoint=...) from plain PySpark.",
+            )
+        self.path = Path(text).expanduser().resolve()
+
+    @property
+    def exists(self) -> bool:
+        """Whether Spark or Eagre has begun to write here."""
+        return (self.path / "metadata").exists() or (self.path / BINDING).exists()
+
+    def binding(self) -> Binding | None:
+        """Read what the checkpoint is bound to; None for one that Eagre did not make.
+
+        Raises:
+            CheckpointError: The file is there and cannot be read.
+        """
+        path = self.path / BINDING
+        if not path.exists():
+            return None
+        try:
+            entries = json.loads(path.read_text())
+            entries["start"] = _offsets(entries["start"])
+            return Binding(**entries)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._broken(BINDING, error) from None
+
+    def bind(self, binding: Binding) -> Binding:
+        """Bind a fresh checkpoint, or compare with what it is bound to; give what holds.
+
+        Raises:
+            CheckpointError: It belongs to another pipeline, cluster or topic.
+        """
+        known = self.binding()
+        if known is None:
+            self._write(binding)
+            return binding
+        self._require_same(known, binding)
+        if known.topics != binding.topics:
+            known = Binding(
+                known.pipeline, known.cluster, binding.topics, known.start, known.made
+            )
+            self._write(known)
+        return known
+
+    def committed(self) -> tuple[int, Offsets]:
+        """The last committed batch or epoch and the source offsets after it; -1 before the first.
+
+        Raises:
+            CheckpointError: Spark's logs cannot be read.
+        """
+        batch = max((int(p.name) for p in self._log("commits")), default=-1)
+        return batch, self._batch_offsets(batch) if batch >= 0 else {}
+
+    def describe(self) -> dict[str, Any]:
+        """Say what the checkpoint holds, for people and as JSON."""
+        if not self.exists:
+            raise self._missing()
+        batch, offsets = self.committed()
+        binding = self.binding()
+        return {
+            "path": str(self.path),
+            "batch": batch,
+            "offsets": offsets,
+            "binding": asdict(binding) if binding else None,
+            "stateful": (self.path / "state").exists(),
+            "settings": self._settings(batch),
+            "bytes": sum(p.stat().st_size for p in self.path.rglob("*") if p.is_file()),
+        }
+
+    def reset(self) -> None:
+        """Remove the checkpoint: the next run begins afresh, as ``--from`` says."""
+        if not self.exists:
+            raise self._missing()
+        shutil.rmtree(self.path)
+
+    def copy(self, target: Path) -> None:
+        """Copy the checkpoint to a folder that does not exist yet."""
+        if not self.exists:
+            raise self._missing()
+        if target.exists() and any(target.iterdir()):
+            raise CheckpointError(
+                "CHECKPOINT_TARGET_NOT_EMPTY",
+                f"{target} is not empty.",
+                hint="name a folder that does not exist yet.",
+            )
+        shutil.copytree(self.path, target, dirs_exist_ok=True)
+
+    def _require_same(self, known: Binding, now: Binding) -> None:
+        if known.pipeline != now.pipeline:
+            raise CheckpointError(
+                "CHECKPOINT_OTHER_PIPELINE",
+                f"checkpoint {self.path} belongs to pipeline {known.pipeline!r}, "
+                f"not to {now.pipeline!r}.",
+                hint="name another folder with --checkpoint.",
+            )
+        if known.cluster != now.cluster:
+            raise CheckpointError(
+                "CHECKPOINT_OTHER_CLUSTER",
+                f"checkpoint {self.path} was made against Kafka cluster {known.cluster} and this "
+                f"is {now.cluster}; its offsets mean nothing here.",
+                hint=_REPAIR.format(path=self.path),
+            )
+        self._require_same_topics(known, now)
+
+    def _require_same_topics(self, known: Binding, now: Binding) -> None:
+        for topic, id_ in now.topics.items():
+            if known.topics.get(topic, id_) != id_:
+                raise CheckpointError(
+                    "CHECKPOINT_OTHER_TOPIC",
+                    f"topic {topic!r} was deleted and made anew since checkpoint {self.path} was "
+                    f"made (id {known.topics[topic]}, now {id_}); its offsets mean nothing here.",
+                    hint=_REPAIR.format(path=self.path),
+                )
+
+    def _write(self, binding: Binding) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        part = self.path / f".{BINDING}.part"
+        part.write_text(json.dumps(asdict(binding), indent=2))
+        part.replace(self.path / BINDING)
+
+    def _log(self, name: str) -> list[Path]:
+        folder = self.path / name
+        return [p for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []
+
+    def _batch_offsets(self, batch: int) -> Offsets:
+        offsets: Offsets = {}
+        for line in self._batch_lines(batch)[2:]:
+            if line != "-":
+                offsets.update(self._parsed(batch, line))
+        return offsets
+
+    def _settings(self, batch: int) -> dict[str, str]:
+        if batch < 0:
+            return {}
+        conf: dict[str, str] = self._parsed(batch, self._batch_lines(batch)[1]).get("conf", {})
+        return {key: conf[key] for key in sorted(conf)}
+
+    def _batch_lines(self, batch: int) -> list[str]:
+        name = f"offsets/{batch}"
+        try:
+            lines = (self.path / name).read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise self._broken(name, error) from None
+        if len(lines) < 3 or not lines[0].startswith("v"):  # noqa: PLR2004  (version, metadata, offset)
+            raise self._broken(name, ValueError("incomplete log file"))
+        return lines
+
+    def _parsed(self, batch: int, line: str) -> Any:  # noqa: ANN401  (JSON)
+        try:
+            value = json.loads(line)
+            return value if "conf" in value else _offsets(value)
+        except (ValueError, AttributeError, TypeError) as error:
+            raise self._broken(f"offsets/{batch}", error) from None
+
+    def _missing(self) -> CheckpointError:
+        return CheckpointError(
+            "CHECKPOINT_NOT_FOUND",
+            f"there is no checkpoint in {self.path}.",
+            hint="`eagre run` keeps them in .eagre/checkpoints/PIPELINE unless told otherwise.",
+        )
+
+    def _broken(self, name: str, error: Exception) -> CheckpointError:
+        return CheckpointError(
+            "CHECKPOINT_BROKEN",
+            f"checkpoint {self.path} is broken: {name} cannot be read ({error}).",
+            hint=_REPAIR.format(path=self.path),
+        )
+
+
+def _offsets(parsed: dict[str, dict[str, int]]) -> Offsets:
+    return {t: {int(p): int(o) for p, o in partitions.items()} for t, partitions in parsed.items()}

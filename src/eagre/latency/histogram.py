@@ -1,0 +1,44 @@
+"""An HdrHistogram in microseconds, with what cannot be recorded counted beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PERCENTILES = {"p50_ms": 50.0, "p95_ms": 95.0, "p99_ms": 99.0, "p999_ms": 99.9}
+
+_HIGHEST_US = 3_600_000_000
+_DIGITS = 3
+
+
+class Histogram:
+    """Latencies of one stretch of time.
+
+    >>> histogram = Histogram()
+    >>> for ms in range(1, 101):
+    ...     histogram.record(ms * 1000)
+    >>> round(histogram.summary()["p50_ms"]), histogram.records
+    (50, 100)
+    """
+
+    def __init__(self) -> None:
+        from hdrh.histogram import HdrHistogram  # noqa: PLC0415  (import eagre stays light)
+
+        self._histogram: Any = HdrHistogram(1, _HIGHEST_US, _DIGITS)
+        self.records = 0
+        self.negative = 0
+
+    def record(self, microseconds: int) -> None:
+        """Count one latency; a negative one is counted apart, and as zero."""
+        self.records += 1
+        if microseconds < 0:
+            self.negative += 1
+        self._histogram.record_value(min(max(microseconds, 1), _HIGHEST_US))
+
+    def summary(self) -> dict[str, float]:
+        """Give the percentiles and the maximum in milliseconds, and the number of records."""
+        values = {
+            name: self._histogram.get_value_at_percentile(at) / 1000
+            for name, at in PERCENTILES.items()
+        }
+        highest = self._histogram.get_max_value() / 1000 if self.records else 0.0
+        return {**values, "max_ms": highest, "records": self.records, "negative": self.negative}

@@ -1,0 +1,1 @@
+"""Running pipelines: the app file, the Spark child, and the parent that owns it."""

@@ -1,0 +1,135 @@
+"""The user's file: ``APP.py`` or ``APP.py:PIPELINE``."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eagre.errors import AppError
+from eagre.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+@dataclass(frozen=True)
+class App:
+    """An app file, and the pipeline chosen in it, if one was.
+
+    >>> App.parse("score.py:fraud")
+    App(path=PosixPath('score.py'), chosen='fraud')
+    """
+
+    path: Path
+    chosen: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> App:
+        """Read the command line's way of naming a pipeline."""
+        path, colon, chosen = text.rpartition(":")
+        return cls(Path(path), chosen) if colon else cls(Path(text))
+
+    def check_readable(self) -> None:
+        """Refuse a file that is missing or is not Python, without running it.
+
+        Raises:
+            AppError: It is.
+        """
+        try:
+            compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True)
+        except OSError as error:
+            raise AppError(
+                "APP_NOT_FOUND",
+                f"{self.path} cannot be read: {error.strerror}.",
+                hint="name a Python file with a pipeline; `eagre init` makes one.",
+            ) from None
+        except (SyntaxError, ValueError) as error:
+            raise self._malformed(error) from None
+
+    def may_name_brokers(self) -> bool:
+        """Guess, without running it, whether the file says where its brokers are."""
+        text = self.path.read_text(errors="replace")
+        return "brokers" in text or "bootstrap.servers" in text
+
+    def pipelines(self) -> list[Pipeline]:
+        """Run the file and give its pipelines, in the order they stand in it.
+
+        Raises:
+            AppError: It raises, or holds none.
+        """
+        found = [value for value in vars(self._load()).values() if isinstance(value, Pipeline)]
+        pipelines = list({id(pipeline): pipeline for pipeline in found}.values())
+        if not pipelines:
+            raise AppError(
+                "APP_WITHOUT_PIPELINE",
+                f"{self.path} holds no pipeline.",
+                hint="decorate a function with @eg.pipeline(source=..., sink=...).",
+            )
+        self._require_distinct(pipelines)
+        return pipelines
+
+    def choose(self, pipelines: list[Pipeline]) -> list[Pipeline]:
+        """Keep the chosen pipeline, or all where none was chosen.
+
+        Raises:
+            AppError: There is none of that name.
+        """
+        if self.chosen is None:
+            return pipelines
+        kept = [pipeline for pipeline in pipelines if pipeline.name == self.chosen]
+        if not kept:
+            names = ", ".join(pipeline.name for pipeline in pipelines)
+            raise AppError(
+                "PIPELINE_NOT_FOUND",
+                f"{self.path} holds no pipeline {self.chosen!r}.",
+                hint=f"choose one of: {names}.",
+            )
+        return kept
+
+    def _load(self) -> ModuleType:
+        path = self.path.resolve()
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None:
+            raise AppError("APP_NOT_PYTHON", f"{self.path} must be a Python file, ending in .py.")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        sys.path.insert(0, str(path.parent))
+        try:
+            spec.loader.exec_module(module)
+        except AppError:
+            raise
+        except Exception as error:
+            raise raised(error, path, "APP_RAISED", f"{self.path} cannot be loaded") from error
+        return module
+
+    def _malformed(self, error: SyntaxError | ValueError) -> AppError:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        text = error.msg if isinstance(error, SyntaxError) else str(error)
+        return AppError("APP_SYNTAX", f"{self.path}{line} is not valid Python: {text}.")
+
+    def _require_distinct(self, pipelines: list[Pipeline]) -> None:
+        names = [pipeline.name for pipeline in pipelines]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise AppError(
+                "PIPELINE_NAME_TWICE",
+                f"{self.path} holds two pipelines named {twice[0]!r}.",
+                hint="give one another name: @eg.pipeline(..., name='...').",
+            )
+
+
+def raised(error: Exception, path: Path, code: str, what: str) -> AppError:
+    """Describe an exception of the user's code by its own line in the user's file."""
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(path)
+    ]
+    where = f" (line {lines[-1]})" if lines else ""
+    text = str(error).strip().splitlines()
+    detail = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    return AppError(code, f"{what}{where}: {detail}")

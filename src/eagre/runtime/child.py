@@ -1,0 +1,249 @@
+"""The Spark child: one pipeline in one Spark session, told what to do by its parent.
+
+It reads a ``RunSpec`` and then orders (``brokers``, ``drain``) as lines from standard input, and
+reports events as JSON lines on the file descriptor it was given. When standard input ends, the parent
+is gone, and the child ends with everything it started.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass, field
+from queue import Queue
+from typing import TYPE_CHECKING, Any, TextIO
+
+from eagre.config import interval_ms
+from eagre.delivery import Checkpoint
+from eagre.errors import EagreError, PipelineFailed, SettingsError
+from eagre.jvm import gateway
+from eagre.pipeline import DEFAULT_EVERY, Pipeline
+from eagre.runtime.app import raised
+from eagre.runtime.ground import Ground, prepare
+from eagre.runtime.spec import RunSpec
+from eagre.session import session
+from eagre.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+STATUS_SECONDS = 1.0
+LARGE_LAG = 1_000
+"""Records behind at the start from which the run says that it is catching up, and when it has."""
+
+
+@dataclass
+class Parent:
+    """The other end: events go there, orders come from there."""
+
+    events: TextIO
+    orders: Queue[str] = field(default_factory=Queue)
+    draining: threading.Event = field(default_factory=threading.Event)
+
+    def tell(self, event: str, **data: Any) -> None:  # noqa: ANN401  (whatever JSON holds)
+        """Report an event."""
+        self.events.write(json.dumps({"event": event, **data}) + "\n")
+        self.events.flush()
+
+    def say(self, text: str) -> None:
+        """Report something for people."""
+        self.tell("note", text=text)
+
+    def listen(self) -> None:
+        """Take orders in the background until standard input ends; then end everything."""
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        for line in sys.stdin:
+            if line.strip() == "drain":
+                self.draining.set()
+            else:
+                self.orders.put(line.strip())
+        os.killpg(0, signal.SIGKILL)
+
+
+def main() -> None:
+    """Run the child."""
+    parent = Parent(os.fdopen(int(sys.argv[1]), "w"))
+    parent.listen()
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    logging.getLogger("eagre").addHandler(_Relay(parent))
+    try:
+        _run(RunSpec.from_json(parent.orders.get()), parent)
+    except EagreError as error:
+        traceback.print_exc()
+        parent.tell("failed", code=error.code, problem=error.problem, hint=error.hint)
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001  (the child's last word, whatever happened)
+        traceback.print_exc()
+        parent.tell("failed", code="QUERY_FAILED", problem=gateway.reason(error), hint="")
+        sys.exit(1)
+
+
+class _Relay(logging.Handler):
+    """Sends the package's own warnings to the parent, so that people see them."""
+
+    def __init__(self, parent: Parent) -> None:
+        super().__init__(logging.WARNING)
+        self._parent = parent
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._parent.say(record.getMessage())
+
+
+def _run(spec: RunSpec, parent: Parent) -> None:
+    parent.tell("phase", text="starting Spark")
+    spark = session(spec.pipeline or "eagre", spec.master, **spec.settings)
+    app = spec.load()
+    pipelines = app.pipelines()
+    pipeline = app.choose(pipelines)[0]
+    parent.tell(
+        "pipelines",
+        names=[p.name for p in app.choose(pipelines)],
+        chosen=pipeline.name,
+        needs_brokers=pipeline.needs_brokers,
+    )
+    brokers = parent.orders.get() or None
+    folder = spec.checkpoint_folder(pipeline.name, several=len(pipelines) > 1)
+    checkpoint = Checkpoint(folder)
+    if parent.draining.is_set():
+        return
+    parent.tell("phase", text="preparing topics and checkpoint")
+    ground = prepare(
+        pipeline, brokers, checkpoint, mode=spec.mode, start=spec.start, say=parent.say
+    )
+    _require_slots(spark, pipeline, ground, spec.mode)
+    run = Run(spark, pipeline, spec, ground, parent, app.path.resolve())
+    run.until_end(run.start(brokers, str(checkpoint.path)))
+
+
+def _require_slots(spark: SparkSession, pipeline: Pipeline, ground: Ground, mode: str) -> None:
+    slots = gateway.slots(spark)
+    if mode == "real-time" and slots is not None and slots < ground.source_partitions:
+        raise SettingsError(
+            "SLOTS_TOO_FEW",
+            f"pipeline {pipeline.name!r} reads {ground.source_partitions} source partitions in real "
+            f"time, each in a task slot of its own, and this session has {slots}; "
+            f"{ground.source_partitions - slots} would never be read.",
+            hint=f"run with --master local[{ground.source_partitions}] or more.",
+        )
+
+
+@dataclass
+class Run:
+    """A query from its start to its end."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    spec: RunSpec
+    ground: Ground
+    parent: Parent
+    path: Path
+    started: float = field(default_factory=time.monotonic)
+
+    def start(self, brokers: str | None, checkpoint: str) -> StreamingQuery:
+        """Build and start the query; errors of the user's function name its line."""
+        try:
+            writer = self.pipeline.writer(
+                self.spark,
+                checkpoint=checkpoint,
+                brokers=brokers,
+                mode=self.spec.mode,
+                every=self.spec.every,
+                start=self.ground.start,
+            )
+        except EagreError:
+            raise
+        except Exception as error:
+            what = f"pipeline {self.pipeline.name!r} cannot be built"
+            raise raised(error, self.path, "PIPELINE_RAISED", what) from error
+        query = writer.start()
+        self.started = time.monotonic()
+        self.parent.tell(
+            "running",
+            mode=self.spec.mode,
+            every_ms=self._every_ms(),
+            checkpoint=checkpoint,
+            resumed=self.ground.resumed,
+        )
+        return query
+
+    def until_end(self, query: StreamingQuery) -> None:
+        """Report every second until the query ends, by itself or after an order to drain."""
+        behind = self.ground.behind(self.pipeline.sources)
+        catching_up = behind >= LARGE_LAG
+        if catching_up:
+            self.parent.say(f"catching up: {behind:,} records wait in the source")
+        drained = False
+        while not self._over(query):
+            if self.parent.draining.is_set() and not drained:
+                drained = True
+                self.parent.tell("draining", within_ms=self._every_ms())
+                gateway.drain(self.spark, query)
+            lag = self._lag(query)
+            self.parent.tell("status", lag=lag, written=self._written(), epochs=_epochs(query))
+            if catching_up and lag is not None and lag < LARGE_LAG:
+                catching_up = False
+                self.parent.say(self._caught_up(behind))
+        self._raise_failure(query)
+        self.parent.tell("ended", drained=drained, written=self._written(), epochs=_epochs(query))
+        self.spark.stop()
+
+    def _over(self, query: StreamingQuery) -> bool:
+        try:
+            return wait_until(
+                lambda: gateway.ended(self.spark, query), STATUS_SECONDS, "", interval=0.1
+            )
+        except TimeoutError:
+            return False
+
+    def _caught_up(self, behind: int) -> str:
+        seconds = time.monotonic() - self.started
+        return f"caught up: {behind:,} records in {seconds:.1f} s ({behind / seconds:,.0f}/s)"
+
+    def _every_ms(self) -> int:
+        every = self.spec.every or DEFAULT_EVERY.get(self.spec.mode, "0 ms")
+        return interval_ms(every)
+
+    def _lag(self, query: StreamingQuery) -> int | None:
+        """Records not yet read: from this JVM's consumers, or from Spark's last progress."""
+        lags = gateway.consumer_lag(self.spark)
+        if lags:
+            return sum(lags.values())
+        progress = query.lastProgress
+        if not progress:
+            return None
+        behind = [source.metrics.get("maxOffsetsBehindLatest") for source in progress.sources]
+        return sum(int(b) for b in behind if b is not None)
+
+    def _written(self) -> int | None:
+        try:
+            ends = self.ground.outputs.ends(self.pipeline.sink.topics)
+        except EagreError:
+            return None
+        return sum(end for partitions in ends.values() for end in partitions.values())
+
+    def _raise_failure(self, query: StreamingQuery) -> None:
+        failure = query.exception()
+        if failure is not None:
+            raise PipelineFailed(
+                "QUERY_FAILED", f"pipeline {self.pipeline.name!r} failed: {gateway.reason(failure)}"
+            )
+
+
+def _epochs(query: StreamingQuery) -> int:
+    progress = query.lastProgress
+    return progress.batchId + 1 if progress else 0
+
+
+if __name__ == "__main__":
+    main()

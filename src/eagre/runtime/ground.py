@@ -1,0 +1,156 @@
+"""The ground a pipeline stands on: its topics exist, its checkpoint is its own, its start is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from eagre.broker import Topic, Topics
+from eagre.delivery import Binding, Checkpoint
+from eagre.errors import BrokerError, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eagre.broker.topics import Offsets
+    from eagre.pipeline import Pipeline
+    from eagre.sources import Kafka, Mode
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What is known before the query starts.
+
+    Attributes:
+        topics: The topics of the sources' cluster.
+        outputs: The topics of the sink's cluster.
+        start: Where a fresh checkpoint begins.
+        position: The source offsets this run continues from.
+        source_partitions: How many there are, over all source topics.
+        resumed: The last committed batch, or -1.
+    """
+
+    topics: Topics
+    outputs: Topics
+    start: Offsets
+    position: Offsets
+    source_partitions: int
+    resumed: int
+
+    def behind(self, sources: tuple[Kafka, ...]) -> int:
+        """How many records wait in the source topics."""
+        ends = self.topics.ends(topic for source in sources for topic in source.topics)
+        return sum(
+            max(0, end - self.position.get(topic, {}).get(partition, 0))
+            for topic, partitions in ends.items()
+            for partition, end in partitions.items()
+        )
+
+
+def prepare(
+    pipeline: Pipeline,
+    brokers: str | None,
+    checkpoint: Checkpoint,
+    *,
+    mode: Mode,
+    start: str | None,
+    say: Callable[[str], None],
+) -> Ground:
+    """Make sure of topics and checkpoint before anything is read.
+
+    Raises:
+        EagreError: The cluster does not answer, a topic is missing and may not be created, or the
+            checkpoint is broken or belongs to something else.
+    """
+    topics = Topics(_one_cluster(pipeline, brokers))
+    outputs = Topics(pipeline.sink.cluster(brokers))
+    batch, committed = checkpoint.committed()
+    sources = _existing(topics, pipeline.sources, say)
+    _existing(outputs, (pipeline.sink,), say)
+    fresh = checkpoint.binding() is None
+    begin: Offsets = {}
+    for source in pipeline.sources if fresh else ():
+        begin |= _begin(topics, source, mode, start)
+    now = Binding(
+        pipeline.name,
+        topics.cluster_id(),
+        {name: topic.id for name, topic in sources.items()},
+        begin,
+    )
+    if start and not fresh:
+        say(f"--from {start} is left aside: checkpoint {checkpoint.path} says where to go on")
+    binding = checkpoint.bind(now)
+    return Ground(
+        topics=topics,
+        outputs=outputs,
+        start=_grown(binding.start, sources),
+        position=committed or binding.start,
+        source_partitions=sum(topic.partitions for topic in sources.values()),
+        resumed=batch,
+    )
+
+
+def _one_cluster(pipeline: Pipeline, brokers: str | None) -> str:
+    clusters = sorted({source.cluster(brokers) for source in pipeline.sources})
+    if len(clusters) > 1:
+        raise SettingsError(
+            "SEVERAL_CLUSTERS",
+            f"the sources of pipeline {pipeline.name!r} are on several clusters: "
+            f"{'; '.join(clusters)}.",
+            hint="read from one cluster; the sink may be on another.",
+        )
+    return clusters[0]
+
+
+def _existing(
+    topics: Topics, ends: tuple[Kafka, ...], say: Callable[[str], None]
+) -> dict[str, Topic]:
+    found = topics.describe(name for end in ends for name in end.topics)
+    for end in ends:
+        for name in end.topics:
+            if name not in found:
+                _create(topics, end, name)
+                say(f"created topic {name!r} with {end.partitions} partition(s)")
+    return topics.describe(name for end in ends for name in end.topics)
+
+
+def _create(topics: Topics, end: Kafka, name: str) -> None:
+    if not end.create:
+        raise BrokerError(
+            "TOPIC_NOT_FOUND",
+            f"topic {name!r} does not exist on {topics.brokers} and may not be created "
+            "(create=False).",
+            hint=f"`eagre topic create {name} --brokers {topics.brokers}` makes it.",
+        )
+    topics.create(name, end.partitions)
+
+
+def _begin(topics: Topics, source: Kafka, mode: Mode, start: str | None) -> Offsets:
+    wanted = start or source.starting or ("earliest" if mode == "available-now" else "latest")
+    if wanted == "earliest":
+        return topics.begins(source.topics)
+    if wanted == "latest":
+        return topics.ends(source.topics)
+    return topics.at(source.topics, _timestamp_ms(wanted))
+
+
+def _timestamp_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SettingsError(
+            "START_MALFORMED",
+            f"a start must be earliest, latest or an ISO 8601 time, not {text!r}.",
+            hint="write for example --from 2026-11-15T08:30:00Z.",
+        ) from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return round(aware.timestamp() * 1000)
+
+
+def _grown(start: Offsets, sources: dict[str, Topic]) -> Offsets:
+    """Add partitions that a topic got since the start was written down: all of them count."""
+    return {
+        name: {p: start.get(name, {}).get(p, 0) for p in range(topic.partitions)}
+        for name, topic in sources.items()
+    }
