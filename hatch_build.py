@@ -44,8 +44,8 @@ def build() -> Path:
 def compile_into(classes: Path) -> None:
     """Run javac."""
     sys.path.insert(0, str(ROOT / "src"))
-    from eagre.jvm.java import find_java  # noqa: PLC0415  (found through the line above)
-    from eagre.jvm.spark_home import spark_jars  # noqa: PLC0415
+    from eagre.jvm.java import find_java
+    from eagre.jvm.spark_home import spark_jars
 
     javac = find_java().home / "bin" / "javac"
     if not javac.exists():
@@ -59,7 +59,12 @@ def compile_into(classes: Path) -> None:
         *("--release", "17"),
         *("-cp", f"{spark_jars()}/*"),
         *("-d", str(classes)),
-        *("-Xlint:all,-path,-processing,-serial,-classfile", "-Werror", "-implicit:none", "-proc:none"),
+        *(
+            "-Xlint:all,-path,-processing,-serial,-classfile",
+            "-Werror",
+            "-implicit:none",
+            "-proc:none",
+        ),
         *sources,
     ]
     subprocess.run(command, check=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from eagre.broker.topics import Offsets
@@ -82,7 +82,7 @@ class Pipeline:
     def start(self, spark: SparkSession, **options: Any) -> StreamingQuery:  # noqa: ANN401
         """Start the query; the options are those of ``writer``.
 
-        >>> query = score.start(spark, checkpoint="ckpt", brokers="localhost:9092")  # doctest: +SKIP
+        >>> query = score.start(spark, checkpoint="c", brokers="localhost:9092")  # doctest: +SKIP
         """
         return self.writer(spark, **options).start()
 
@@ -91,7 +91,7 @@ class Pipeline:
         return self.transform(*streams)
 
     def _checked(self, rows: object) -> DataFrame:
-        from pyspark.sql import DataFrame  # noqa: PLC0415  (import eagre imports no pyspark)
+        from pyspark.sql import DataFrame
 
         if not isinstance(rows, DataFrame):
             raise SettingsError(
@@ -146,7 +146,9 @@ def trigger(mode: Mode, every: str | None = None) -> dict[str, Any]:
         SettingsError: The mode is unknown, or the interval malformed.
     """
     if mode not in MODES:
-        raise SettingsError("MODE_UNKNOWN", f"mode must be one of {', '.join(MODES)}, not {mode!r}.")
+        raise SettingsError(
+            "MODE_UNKNOWN", f"mode must be one of {', '.join(MODES)}, not {mode!r}."
+        )
     if mode == "available-now":
         return {"availableNow": True}
     keyword = "realTime" if mode == "real-time" else "processingTime"

@@ -146,7 +146,7 @@ def session(app_name: str = "eagre", master: str | None = None, **settings: str)
         master: Spark's master; ``local[64]`` if none is named.
         settings: Spark settings with ``__`` for the dots, as in ``spark__ui__enabled="true"``.
     """
-    from pyspark.sql import SparkSession  # noqa: PLC0415  (import eagre imports no pyspark)
+    from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
     if master:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from eagre.config import spark_interval
 from eagre.errors import SettingsError
@@ -77,7 +77,7 @@ class Kafka:
         if self.format not in get_args(Format):
             raise SettingsError(
                 "FORMAT_UNKNOWN",
-                f"format of topic {self.name!r} must be json, string or bytes, not {self.format!r}.",
+                f"topic {self.name!r} must be json, string or bytes, not {self.format!r}.",
             )
         if self.watermark and not self.event_time:
             raise SettingsError(
@@ -126,7 +126,9 @@ class Kafka:
             return rows.withWatermark(self.event_time, spark_interval(self.watermark))
         return rows
 
-    def reader_options(self, brokers: str | None = None, mode: Mode = "real-time") -> dict[str, str]:
+    def reader_options(
+        self, brokers: str | None = None, mode: Mode = "real-time"
+    ) -> dict[str, str]:
         """Give the options of Spark's Kafka source for a mode."""
         options = {
             "kafka.bootstrap.servers": self.cluster(brokers),
@@ -155,7 +157,7 @@ class Kafka:
         return found
 
     def _columns(self) -> list[Column]:
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import functions as F
 
         columns = self._values()
         if self.key and not (self.format == "json" and self.key in self.parsed_schema().names):
@@ -166,7 +168,7 @@ class Kafka:
         return [*columns, origin.alias(SOURCE)]
 
     def _values(self) -> list[Column]:
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+        from pyspark.sql import functions as F
 
         if self.format == "bytes":
             return [F.col("value")]
@@ -181,8 +183,8 @@ class Kafka:
         Raises:
             SettingsError: It is missing or malformed.
         """
-        from pyspark.errors import ParseException  # noqa: PLC0415
-        from pyspark.sql.types import StructType  # noqa: PLC0415
+        from pyspark.errors import ParseException
+        from pyspark.sql.types import StructType
 
         if not self.schema:
             raise SettingsError(
@@ -193,7 +195,7 @@ class Kafka:
         if isinstance(self.schema, StructType):
             return self.schema
         try:
-            return StructType.fromDDL(self.schema)
+            return cast("StructType", StructType.fromDDL(self.schema))
         except ParseException as error:
             raise SettingsError(
                 "SCHEMA_MALFORMED",

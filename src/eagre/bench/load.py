@@ -18,6 +18,7 @@ from eagre.latency import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 PRODUCER = {
     "linger.ms": 0,
@@ -67,7 +68,7 @@ class Generator:
     """Sends a load and keeps its own lateness."""
 
     def __init__(self, load: Load) -> None:
-        from confluent_kafka import Producer  # noqa: PLC0415  (only the load process needs it)
+        from confluent_kafka import Producer
 
         self._load = load
         self._producer: Any = Producer({**PRODUCER, "bootstrap.servers": load.brokers})
@@ -77,7 +78,7 @@ class Generator:
     def run(self) -> dict[str, float]:
         """Send every record at its time; give what was sent and how late it was."""
         namespace = runpy.run_path(self._load.events)
-        events = namespace["events"](Random(self._load.seed))
+        events = namespace["events"](Random(self._load.seed))  # noqa: S311  (events, not secrets)
         for number in range(self._load.records):
             due = self._load.due_us(number)
             self._wait(due)
@@ -99,6 +100,11 @@ class Generator:
 
     def _delivered(self, error: object, _: object) -> None:
         self._failed += error is not None
+
+
+def topic_of(events: Path) -> str:
+    """The topic that an events file is for."""
+    return str(runpy.run_path(str(events))["TOPIC"])
 
 
 def now_us() -> int:

@@ -115,6 +115,17 @@ class Trial:
             pipeline.end()
 
 
+def warm_broker(brokers: str, events: Path, rate: float, seconds: float) -> None:
+    """Put a fresh broker under the load alone: its first seconds are many times slower."""
+    topics = Topics(brokers)
+    topic = load.topic_of(events)
+    if topic not in topics.names():
+        topics.create(topic, 1)
+    begin = load.now_us() + LEAD_US
+    loading = _start(load, load.to_json(load.Load(brokers, str(events), rate, seconds, begin)))
+    loading.communicate()
+
+
 class _Pipeline:
     """The Spark child under test."""
 

@@ -42,7 +42,7 @@ class RunningBroker:
 
 def born(pid: int) -> float | None:
     """When the process started, or None if it is gone."""
-    import psutil  # noqa: PLC0415  (import eagre stays light)
+    import psutil
 
     try:
         process = psutil.Process(pid)

@@ -15,7 +15,7 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Self
 
 from eagre.broker import registry
 from eagre.broker.topics import Topics
@@ -81,7 +81,7 @@ class EmbeddedBroker:
             raise BrokerError("BROKER_NOT_STARTED", "this broker has not been started.")
         return self._process.pid
 
-    def start(self) -> EmbeddedBroker:
+    def start(self) -> Self:
         """Start the broker and wait until it answers a metadata request.
 
         Raises:
@@ -124,7 +124,7 @@ class EmbeddedBroker:
         if self._temporary:
             shutil.rmtree(self._folder(), ignore_errors=True)
 
-    def __enter__(self) -> EmbeddedBroker:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(
@@ -159,7 +159,7 @@ class EmbeddedBroker:
     ) -> subprocess.Popen[bytes]:
         command = [
             str(find_java().java),
-            *("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true"),
+            *("-Xms256m", "-Xmx512m", "-XX:+UseParallelGC", "-Djava.awt.headless=true"),
             *("-cp", ":".join(map(str, jars))),
             "dev.eagre.EmbeddedBroker",
             str(properties),

@@ -49,7 +49,7 @@ class Topics:
     @property
     def admin(self) -> Any:  # noqa: ANN401  (librdkafka's client has no types)
         """The librdkafka admin client, made at the first use."""
-        from confluent_kafka.admin import AdminClient  # noqa: PLC0415  (import eagre stays light)
+        from confluent_kafka.admin import AdminClient
 
         if self._admin is None:
             self._admin = AdminClient(
@@ -59,7 +59,7 @@ class Topics:
 
     def answers(self) -> bool:
         """Tell whether the cluster answers a metadata request within a second."""
-        from confluent_kafka import KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaException
 
         try:
             return bool(self.admin.list_topics(timeout=1).brokers)
@@ -76,7 +76,7 @@ class Topics:
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
         """Describe those of the topics that exist."""
-        from confluent_kafka import TopicCollection  # noqa: PLC0415
+        from confluent_kafka import TopicCollection
 
         existing = set(self._metadata().topics)
         wanted = [name for name in dict.fromkeys(names) if name in existing]
@@ -110,7 +110,7 @@ class Topics:
         Raises:
             BrokerError: The cluster refuses, with its reason.
         """
-        from confluent_kafka.admin import NewTopic  # noqa: PLC0415
+        from confluent_kafka.admin import NewTopic
 
         new = NewTopic(name, partitions, config=dict(settings or {}))
         futures = self.admin.create_topics(
@@ -120,19 +120,19 @@ class Topics:
 
     def begins(self, names: Iterable[str]) -> Offsets:
         """The first offset of each partition."""
-        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
+        from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(names, OffsetSpec.earliest())
 
     def ends(self, names: Iterable[str]) -> Offsets:
         """The offset after the last record of each partition."""
-        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
+        from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(names, OffsetSpec.latest())
 
     def at(self, names: Iterable[str], timestamp_ms: int) -> Offsets:
         """The first offset at or after a time; the end where there is none."""
-        from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
+        from confluent_kafka.admin import OffsetSpec
 
         wanted = list(names)
         found = self._offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
@@ -143,7 +143,7 @@ class Topics:
         }
 
     def _offsets(self, names: Iterable[str], spec: object) -> Offsets:
-        from confluent_kafka import TopicPartition  # noqa: PLC0415
+        from confluent_kafka import TopicPartition
 
         topics = [self.require(name) for name in names]
         request = {TopicPartition(t.name, p): spec for t in topics for p in range(t.partitions)}
@@ -156,7 +156,7 @@ class Topics:
         return offsets
 
     def _metadata(self) -> Any:  # noqa: ANN401
-        from confluent_kafka import KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaException
 
         try:
             return self.admin.list_topics(timeout=self._timeout)
@@ -175,7 +175,7 @@ class Topics:
         Raises:
             BrokerError: It refused, with its reason.
         """
-        from confluent_kafka import KafkaException  # noqa: PLC0415
+        from confluent_kafka import KafkaException
 
         try:
             return future.result(timeout=self._timeout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def _text(described: dict[str, Any]) -> str:
     ]
     binding = described["binding"]
     if binding:
-        made = datetime.fromtimestamp(binding["made"], timezone.utc)
+        made = datetime.fromtimestamp(binding["made"], UTC)
         lines.append(f"pipeline    {binding['pipeline']}")
         lines.append(f"cluster     {binding['cluster']}")
         lines.append(f"made        {made:%Y-%m-%d %H:%M:%S} UTC")

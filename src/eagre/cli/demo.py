@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eagre.sources import Mode
 
 WARMUP_SECONDS = 15
+BROKER_WARMUP_SECONDS = 8
 MICRO_BATCH_EVERY = "500 ms"
 REAL_TIME_EVERY = "5 minutes"
 RESULTS = "scores"
@@ -56,6 +57,7 @@ def demo(
     place = folder(use_case)
     modes: dict[str, Figures] = {}
     with _scratch() as scratch, EmbeddedBroker(say=say) as broker:
+        _warm(broker, place, rate)
         for mode, interval in pace.items():
             trial = _trial(place, mode, interval, rate, seconds)
             modes[mode] = _measure(trial, broker.address, Path(scratch))
@@ -74,8 +76,15 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=base, ignore_cleanup_errors=True)
 
 
+def _warm(broker: EmbeddedBroker, place: Path, rate: float) -> None:
+    from eagre.bench.trial import warm_broker
+
+    say(f"warming up the fresh broker for {BROKER_WARMUP_SECONDS} s")
+    warm_broker(broker.address, place / "generate.py", rate, BROKER_WARMUP_SECONDS)
+
+
 def _trial(place: Path, mode: Mode, every: str, rate: float, seconds: float) -> Trial:
-    from eagre.bench.trial import Trial  # noqa: PLC0415  (eagre --help stays quick)
+    from eagre.bench.trial import Trial
 
     return Trial(
         place / "app.py", place / "generate.py", RESULTS, mode, every, rate, WARMUP_SECONDS, seconds

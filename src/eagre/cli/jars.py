@@ -11,7 +11,9 @@ from eagre.cli.console import say
 from eagre.jvm import jars as locked
 from eagre.jvm.companion import companion_jar
 
-_SET = click.argument("jar_set", metavar="[SET]", type=click.Choice(locked.JAR_SETS), required=False)
+_SET = click.argument(
+    "jar_set", metavar="[SET]", type=click.Choice(locked.JAR_SETS), required=False
+)
 
 
 @click.group()

@@ -55,7 +55,7 @@ _PLAIN_EVERY_SECONDS = 10
     help="Where a fresh checkpoint begins. [default: latest; earliest in available-now]",
 )
 @click.option("--no-check", is_flag=True, help="Start without the check (there is none yet).")
-def run(  # noqa: PLR0913  (one for each option of the contract)
+def run(
     app: str,
     mode: Mode,
     every: str | None,

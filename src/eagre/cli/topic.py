@@ -159,7 +159,7 @@ class Sender:
     """A producer that counts what the cluster acknowledged, keyed as Java clients key."""
 
     def __init__(self, topics: Topics) -> None:
-        from confluent_kafka import Producer  # noqa: PLC0415  (eagre --help stays quick)
+        from confluent_kafka import Producer
 
         settings = {**topics.client_settings, "partitioner": "murmur2_random", "linger.ms": 5}
         self._producer: Any = Producer(settings)
@@ -221,7 +221,7 @@ def _key(value: bytes, field: str, line: int) -> bytes:
 
 
 def _records(topics: Topics, name: str, begin: dict[int, int]) -> Iterator[Any]:
-    from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415
+    from confluent_kafka import Consumer, TopicPartition
 
     settings = {"group.id": "eagre-tail", "enable.auto.commit": False}
     consumer = Consumer({**topics.client_settings, **settings})
@@ -253,7 +253,7 @@ def _checkpoint_positions(name: str | None) -> dict[str, dict[str, dict[int, int
 
 
 def _group_positions(topics: Topics, group: str) -> dict[str, dict[str, dict[int, int]]]:
-    from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: PLC0415
+    from confluent_kafka import ConsumerGroupTopicPartitions
 
     request = [ConsumerGroupTopicPartitions(group)]
     future = topics.admin.list_consumer_group_offsets(request)[group]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 BINDING = "eagre.json"
 _REPAIR = (
-    "restore the folder from a copy, or start afresh on purpose with `eagre checkpoint reset {path}`."
+    "restore the folder from a copy, or start afresh on purpose with "
+    "`eagre checkpoint reset {path}`."
 )
 
 
@@ -90,9 +91,7 @@ class Checkpoint:
             return binding
         self._require_same(known, binding)
         if known.topics != binding.topics:
-            known = Binding(
-                known.pipeline, known.cluster, binding.topics, known.start, known.made
-            )
+            known = Binding(known.pipeline, known.cluster, binding.topics, known.start, known.made)
             self._write(known)
         return known
 

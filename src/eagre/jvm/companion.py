@@ -1,7 +1,7 @@
 """Finding the companion jar, and the handshake with the JVM that loaded it.
 
-Looked up in this order: ``EAGRE_COMPANION_JAR``, then the jar inside the package, which is where both
-a development build and a wheel have it.
+Looked up in this order: ``EAGRE_COMPANION_JAR``, then the jar inside the package, which is where
+both a development build and a wheel have it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def check_version(found: str, where: str) -> None:
     Raises:
         JvmError: The versions differ.
     """
-    from eagre import __version__  # noqa: PLC0415  (the package imports this module)
+    from eagre import __version__
 
     if found != __version__:
         raise JvmError(

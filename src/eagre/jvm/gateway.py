@@ -11,7 +11,7 @@ from eagre.jvm.companion import check_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j class proxy)
@@ -21,6 +21,8 @@ def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j c
         JvmError: The session was started without the companion, or with another release's.
     """
     package = spark._jvm.dev.eagre  # type: ignore[union-attr]  # noqa: SLF001
+    if spark.sparkContext.applicationId in _shaken:
+        return getattr(package, name)
     if not callable(package.Companion):
         raise JvmError(
             "COMPANION_NOT_LOADED",
@@ -29,7 +31,12 @@ def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j c
             "before the first session of the process.",
         )
     check_version(package.Companion.version(), "the running Spark session")
+    _shaken.add(spark.sparkContext.applicationId)
     return getattr(package, name)
+
+
+_shaken: set[str] = set()
+"""Spark applications whose companion was found to be of this release."""
 
 
 def drain(spark: SparkSession, query: StreamingQuery) -> None:
@@ -50,7 +57,7 @@ def consumer_lag(spark: SparkSession) -> dict[tuple[str, int], int]:
 
 def slots(spark: SparkSession) -> int | None:
     """How many tasks a local session can run at once; None on a cluster, which may still grow."""
-    master = spark.sparkContext.master
+    master = str(spark.sparkContext.master)
     match = re.match(r"local(?:\[(\d+|\*)[^\]]*\])?$", master)
     if match is None:
         return None

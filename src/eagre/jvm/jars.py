@@ -1,12 +1,12 @@
 """The jars Eagre adds to a JVM: locked by checksum, fetched once per user.
 
 There are two sets in two folders: ``spark`` (the Kafka connector, for Spark's class path) and
-``broker`` (Apache Kafka itself, for a process of its own). ``ivy.xml`` names each jar, ``jars.lock``
-holds its SHA-256, and a file that differs by one byte is never put on a class path.
+``broker`` (Apache Kafka itself, for a process of its own). ``ivy.xml`` names each jar,
+``jars.lock`` holds its SHA-256, and a file that differs by one byte is never put on a class path.
 
 Ivy, which ships inside PySpark, downloads them from its default repository, or from those of the
-``ivysettings.xml`` that ``EAGRE_IVY_SETTINGS`` names. ``EAGRE_JARS`` names a folder to use instead of
-the network.
+``ivysettings.xml`` that ``EAGRE_IVY_SETTINGS`` names. ``EAGRE_JARS`` names a folder to use instead
+of the network.
 """
 
 from __future__ import annotations

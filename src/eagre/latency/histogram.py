@@ -21,7 +21,7 @@ class Histogram:
     """
 
     def __init__(self) -> None:
-        from hdrh.histogram import HdrHistogram  # noqa: PLC0415  (import eagre stays light)
+        from hdrh.histogram import HdrHistogram
 
         self._histogram: Any = HdrHistogram(1, _HIGHEST_US, _DIGITS)
         self.records = 0

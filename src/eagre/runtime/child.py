@@ -1,8 +1,8 @@
 """The Spark child: one pipeline in one Spark session, told what to do by its parent.
 
-It reads a ``RunSpec`` and then orders (``brokers``, ``drain``) as lines from standard input, and
-reports events as JSON lines on the file descriptor it was given. When standard input ends, the parent
-is gone, and the child ends with everything it started.
+It reads a ``RunSpec``, then the brokers, then orders as lines from standard input, and reports
+events as JSON lines on the file descriptor it was given. When standard input ends, the parent is
+gone, and the child ends with everything it started.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from eagre.config import interval_ms
 from eagre.delivery import Checkpoint
-from eagre.errors import EagreError, PipelineFailed, SettingsError
+from eagre.errors import EagreError, SettingsError
 from eagre.jvm import gateway
 from eagre.pipeline import DEFAULT_EVERY, Pipeline
 from eagre.runtime.app import raised
 from eagre.runtime.ground import Ground, prepare
 from eagre.runtime.spec import RunSpec
 from eagre.session import session
-from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
-STATUS_SECONDS = 1.0
+STATUS_SECONDS = 1
 LARGE_LAG = 1_000
 """Records behind at the start from which the run says that it is catching up, and when it has."""
 
@@ -131,8 +130,8 @@ def _require_slots(spark: SparkSession, pipeline: Pipeline, ground: Ground, mode
     if mode == "real-time" and slots is not None and slots < ground.source_partitions:
         raise SettingsError(
             "SLOTS_TOO_FEW",
-            f"pipeline {pipeline.name!r} reads {ground.source_partitions} source partitions in real "
-            f"time, each in a task slot of its own, and this session has {slots}; "
+            f"pipeline {pipeline.name!r} reads {ground.source_partitions} source partitions in "
+            f"real time, each in a task slot of its own, and this session has {slots}; "
             f"{ground.source_partitions - slots} would never be read.",
             hint=f"run with --master local[{ground.source_partitions}] or more.",
         )
@@ -194,17 +193,13 @@ class Run:
             if catching_up and lag is not None and lag < LARGE_LAG:
                 catching_up = False
                 self.parent.say(self._caught_up(behind))
-        self._raise_failure(query)
         self.parent.tell("ended", drained=drained, written=self._written(), epochs=_epochs(query))
         self.spark.stop()
 
     def _over(self, query: StreamingQuery) -> bool:
-        try:
-            return wait_until(
-                lambda: gateway.ended(self.spark, query), STATUS_SECONDS, "", interval=0.1
-            )
-        except TimeoutError:
-            return False
+        """Wait a second for the end; in one call, since the stream needs the cores."""
+        query.awaitTermination(STATUS_SECONDS)
+        return gateway.ended(self.spark, query)
 
     def _caught_up(self, behind: int) -> str:
         seconds = time.monotonic() - self.started
@@ -231,13 +226,6 @@ class Run:
         except EagreError:
             return None
         return sum(end for partitions in ends.values() for end in partitions.values())
-
-    def _raise_failure(self, query: StreamingQuery) -> None:
-        failure = query.exception()
-        if failure is not None:
-            raise PipelineFailed(
-                "QUERY_FAILED", f"pipeline {self.pipeline.name!r} failed: {gateway.reason(failure)}"
-            )
 
 
 def _epochs(query: StreamingQuery) -> int:

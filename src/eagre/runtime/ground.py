@@ -1,9 +1,9 @@
-"""The ground a pipeline stands on: its topics exist, its checkpoint is its own, its start is known."""
+"""The ground a pipeline stands on: topics that exist, its own checkpoint, a known start."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from eagre.broker import Topic, Topics
@@ -144,7 +144,7 @@ def _timestamp_ms(text: str) -> int:
             f"a start must be earliest, latest or an ISO 8601 time, not {text!r}.",
             hint="write for example --from 2026-11-15T08:30:00Z.",
         ) from None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return round(aware.timestamp() * 1000)
 
 

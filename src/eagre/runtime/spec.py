@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eagre.config import interval_ms, project_dir
 from eagre.errors import SettingsError
 from eagre.pipeline import MODES
 from eagre.runtime.app import App
-from eagre.sources import Mode
+
+if TYPE_CHECKING:
+    from eagre.sources import Mode
 
 
 @dataclass(frozen=True)

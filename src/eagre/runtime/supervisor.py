@@ -207,9 +207,7 @@ class Supervisor:
 
 
 def _failed(event: Event, child: SparkChild) -> PipelineFailed:
-    return PipelineFailed(
-        event["code"], event["problem"], event["hint"], {"log": str(child.log)}
-    )
+    return PipelineFailed(event["code"], event["problem"], event["hint"], {"log": str(child.log)})
 
 
 def _log_file(folder: Path, name: str) -> Path:

@@ -48,7 +48,7 @@ def encode(rows: DataFrame, sink: Kafka) -> DataFrame:
 
 
 def _value(rows: DataFrame, sink: Kafka) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415  (import eagre imports no pyspark)
+    from pyspark.sql import functions as F
 
     if sink.format != "json":
         _require(rows, "value", f"a sink of format {sink.format!r} writes the column 'value'")
@@ -65,7 +65,7 @@ def _key(rows: DataFrame, name: str) -> Column:
 
 
 def _topic(rows: DataFrame, sink: Kafka) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+    from pyspark.sql import functions as F
 
     _require(rows, "topic", f"a sink with several topics ({sink.name}) is told which by a column")
     topic = rows["topic"]

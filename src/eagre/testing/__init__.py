@@ -1,0 +1,1 @@
+"""The test kit that ships with Eagre: a pipeline test in a dozen lines."""
