@@ -310,6 +310,9 @@ def _write_properties(data: Path, port: int, settings: Mapping[str, str]) -> Pat
         "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
         "log.dirs": str(data / "log"),
         "auto.create.topics.enable": "false",
+        # After a kill the controller waits this long for the old self: 9 s by default.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from eagre.bench.trial import Trial, warm_broker
 from eagre.broker import EmbeddedBroker
 from eagre.cli.console import say, table, write_json
 from eagre.config import cache_dir, interval_ms
 from eagre.templates import DEFAULT, folder, use_cases
 
 if TYPE_CHECKING:
-    from eagre.bench.trial import Trial
     from eagre.sources import Mode
 
-WARMUP_SECONDS = 15
 BROKER_WARMUP_SECONDS = 8
 MICRO_BATCH_EVERY = "500 ms"
 REAL_TIME_EVERY = "5 minutes"
@@ -29,11 +28,12 @@ LATE_MS = 20.0
 Figures = dict[str, float]
 
 
-@click.command()
+@click.command(epilog=f"Use cases: {', '.join(use_cases())}.")
 @click.argument("use_case", default=DEFAULT)
 @click.option("--seconds", default=30.0, show_default=True, help="Measured, for each mode.")
 @click.option("--rate", default=2000.0, show_default=True, help="Records per second.")
 @click.option("--every", default=REAL_TIME_EVERY, show_default=True, help="The real-time epoch.")
+@click.option("--warmup", default=15.0, show_default=True, help="Seconds before the measurement.")
 @click.option("--json", "target", metavar="FILE", help="Write the result as JSON (- for stdout).")
 @click.option("--no-dashboard", is_flag=True, help="Without the page (there is none yet).")
 def demo(
@@ -41,13 +41,14 @@ def demo(
     seconds: float,
     rate: float,
     every: str,
+    warmup: float,
     target: str | None,
     no_dashboard: bool,
 ) -> None:
     """Run a use case in micro-batch, then in real time, and compare their latencies.
 
-    An embedded broker, generated events at a steady rate, 15 s of warm-up; latency counts from the
-    moment a record was meant to be sent to the moment a consumer has the result.
+    An embedded broker, and generated events at a steady rate; latency counts from the moment a
+    record was meant to be sent to the moment a consumer has the result.
     """
     del no_dashboard
     interval_ms(every)
@@ -59,15 +60,21 @@ def demo(
     with _scratch() as scratch, EmbeddedBroker(say=say) as broker:
         _warm(broker, place, rate)
         for mode, interval in pace.items():
-            trial = _trial(place, mode, interval, rate, seconds)
+            trial = Trial(
+                app=place / "app.py",
+                events=place / "generate.py",
+                results=RESULTS,
+                mode=mode,
+                every=interval,
+                rate=rate,
+                warmup=warmup,
+                seconds=seconds,
+            )
             modes[mode] = _measure(trial, broker.address, Path(scratch))
     result = {"use_case": use_case, "rate": rate, "modes": modes, "ratio": _ratio(modes)}
     click.echo(_text(result), err=target == "-")
     if target:
         write_json(target, result)
-
-
-demo.help = f"{demo.help}\n\nUse cases: {', '.join(use_cases())}."
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
@@ -77,23 +84,13 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
 
 
 def _warm(broker: EmbeddedBroker, place: Path, rate: float) -> None:
-    from eagre.bench.trial import warm_broker
-
     say(f"warming up the fresh broker for {BROKER_WARMUP_SECONDS} s")
     warm_broker(broker.address, place / "generate.py", rate, BROKER_WARMUP_SECONDS)
 
 
-def _trial(place: Path, mode: Mode, every: str, rate: float, seconds: float) -> Trial:
-    from eagre.bench.trial import Trial
-
-    return Trial(
-        place / "app.py", place / "generate.py", RESULTS, mode, every, rate, WARMUP_SECONDS, seconds
-    )
-
-
 def _measure(trial: Trial, brokers: str, scratch: Path) -> Figures:
-    say(f"{trial.mode}: starting Spark, then {WARMUP_SECONDS} s of warm-up")
-    progress = Progress(trial.mode, trial.warmup + trial.seconds)
+    say(f"{trial.mode}: starting Spark, then {trial.warmup:g} s of warm-up")
+    progress = Progress(trial)
     figures = trial.run(brokers, scratch, progress.second)
     progress.close()
     return figures
@@ -102,9 +99,10 @@ def _measure(trial: Trial, brokers: str, scratch: Path) -> Figures:
 class Progress:
     """The seconds of a trial as they pass: a line that moves in a terminal, else one in five."""
 
-    def __init__(self, mode: str, seconds: float) -> None:
-        self._mode = mode
-        self._seconds = seconds
+    def __init__(self, trial: Trial) -> None:
+        self._mode = trial.mode
+        self._warmup = trial.warmup
+        self._seconds = trial.warmup + trial.seconds
         self._passed = 0
         self._moving = sys.stderr.isatty()
 
@@ -112,7 +110,7 @@ class Progress:
         """Show one second."""
         if figures["records"]:
             self._passed += 1
-        stage = "warm-up" if self._passed <= WARMUP_SECONDS else "measuring"
+        stage = "warm-up" if self._passed <= self._warmup else "measuring"
         text = (
             f"{self._mode}: {stage} {min(self._passed, self._seconds):.0f} of {self._seconds:.0f} s"
             f"   {figures['records']:,.0f} records   p50 {figures['p50_ms']:,.1f} ms"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.broker import EmbeddedBroker, registry
+from eagre.broker import EmbeddedBroker, Topics, registry
 from eagre.cli.console import say
 from eagre.config import project_dir
 from eagre.pipeline import MODES
@@ -73,6 +73,8 @@ def run(
     del no_check
     chosen = App.parse(app)
     chosen.check_readable()
+    if brokers:
+        Topics(brokers).cluster_id()
     spec = RunSpec(
         app=str(chosen.path),
         pipeline=chosen.chosen,

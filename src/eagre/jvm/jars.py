@@ -118,10 +118,10 @@ def _offline_folder() -> Path | None:
 
 def _copy(wanted: list[LockedJar], jar_set: JarSet, source: Path, target: Path) -> None:
     for jar in wanted:
-        for path in (source / jar_set / jar.name, source / jar.name):
-            if path.is_file():
-                shutil.copyfile(path, target / jar.name)
-                break
+        nested = source / jar_set
+        place = nested if (nested / jar.name).is_file() else source
+        _require(jar, place)
+        shutil.copyfile(place / jar.name, target / jar.name)
 
 
 def _require(jar: LockedJar, place: Path) -> None:

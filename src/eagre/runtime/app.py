@@ -45,7 +45,7 @@ class App:
             raise AppError(
                 "APP_NOT_FOUND",
                 f"{self.path} cannot be read: {error.strerror}.",
-                hint="name a Python file with a pipeline; `eagre init` makes one.",
+                hint="name a Python file that holds a pipeline.",
             ) from None
         except (SyntaxError, ValueError) as error:
             raise self._malformed(error) from None

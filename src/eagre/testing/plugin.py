@@ -1,1 +1,71 @@
-"""The pytest plugin."""
+"""The pytest plugin: ``eagre_broker``, ``eagre_spark``, ``run_pipeline``, ``run_in_both_modes``.
+
+It imports nothing heavy until a test asks for one of them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from eagre.broker import EmbeddedBroker
+    from eagre.sources import Mode
+    from eagre.testing.harness import Harness, RunPipeline
+
+SLOTS = 8
+SHORTEST_EPOCH = "100ms"
+
+
+@pytest.fixture(scope="session")
+def eagre_broker() -> Iterator[EmbeddedBroker]:
+    """An embedded broker for the whole test session."""
+    from eagre.broker import EmbeddedBroker
+
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def eagre_spark() -> Iterator[SparkSession]:
+    """A Spark session with the latency profile, and epochs short enough for tests."""
+    from eagre.session import session
+
+    spark = session(
+        "eagre-tests",
+        f"local[{SLOTS}]",
+        spark__sql__streaming__realTimeMode__minBatchDuration=SHORTEST_EPOCH,
+    )
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def eagre_harness(
+    eagre_broker: EmbeddedBroker,
+    eagre_spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Harness:
+    """Broker and session as one thing that runs pipelines."""
+    from eagre.testing.harness import Harness
+
+    return Harness(eagre_spark, eagre_broker.address, tmp_path_factory.mktemp("checkpoints"))
+
+
+@pytest.fixture
+def run_pipeline(eagre_harness: Harness) -> RunPipeline:
+    """``run_pipeline(pipeline, rows, mode="real-time") -> rows``."""
+    return eagre_harness.run
+
+
+@pytest.fixture(params=["micro-batch", "real-time"])
+def run_in_both_modes(request: pytest.FixtureRequest, eagre_harness: Harness) -> RunPipeline:
+    """``run_pipeline`` in one mode after the other: the test runs twice."""
+    mode: Mode = request.param
+    return partial(eagre_harness.run, mode=mode)

@@ -1,0 +1,209 @@
+"""Runs a pipeline over given rows, in any mode, on a real broker, and gives the rows it wrote."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from eagre.broker import Topics
+from eagre.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from eagre.broker.topics import Offsets
+    from eagre.pipeline import Pipeline
+    from eagre.sources import Kafka, Mode
+
+EPOCH = "2 seconds"
+TIMEOUT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Record:
+    """A Kafka record, where a row alone does not say enough.
+
+    Attributes:
+        value: Its bytes, a string, None, or a row to be written as JSON.
+        key: Its key.
+        headers: Its headers.
+        timestamp_ms: Its time; now if not given.
+        partition: Its partition; by the key if not given.
+    """
+
+    value: Any
+    key: bytes | str | None = None
+    headers: Mapping[str, bytes] | None = None
+    timestamp_ms: int | None = None
+    partition: int | None = None
+
+    @property
+    def data(self) -> bytes | None:
+        """The value as bytes."""
+        if self.value is None or isinstance(self.value, bytes):
+            return self.value
+        text = self.value if isinstance(self.value, str) else json.dumps(self.value, default=str)
+        return text.encode()
+
+
+class RunPipeline(Protocol):
+    """What the fixtures ``run_pipeline`` and ``run_in_both_modes`` give."""
+
+    def __call__(
+        self,
+        pipeline: Pipeline,
+        rows: Sequence[Any] | Mapping[str, Sequence[Any]],
+        *,
+        mode: Mode = ...,
+        checkpoint: Path | None = ...,
+    ) -> Any:  # noqa: ANN401  (rows, or rows by topic)
+        """Run the pipeline over the rows."""
+
+
+class Harness:
+    """A broker and a session that run pipelines for tests.
+
+    Every run reads only what it was given: it begins where its topics end when it starts.
+    """
+
+    def __init__(self, spark: SparkSession, brokers: str, folder: Path) -> None:
+        self.spark = spark
+        self.brokers = brokers
+        self.topics = Topics(brokers)
+        self._folder = folder
+        self._runs = 0
+
+    def run(
+        self,
+        pipeline: Pipeline,
+        rows: Sequence[Any] | Mapping[str, Sequence[Any]],
+        *,
+        mode: Mode = "real-time",
+        checkpoint: Path | None = None,
+    ) -> Any:  # noqa: ANN401  (rows, or rows by topic)
+        """Run a pipeline until it has worked off the rows, and give what it wrote.
+
+        Args:
+            pipeline: The pipeline.
+            rows: Rows for its first topic, or rows by topic. A row is a dict, a string, bytes, None
+                or a ``Record``.
+            mode: The mode.
+            checkpoint: A folder to go on from; a fresh one if not given.
+
+        Returns:
+            The rows (dicts from JSON, else strings or bytes); by topic where the sink has several.
+        """
+        self._make_topics(pipeline)
+        inputs = self.topics.ends(t for source in pipeline.sources for t in source.topics)
+        outputs = self.topics.ends(pipeline.sink.topics)
+        self._write(pipeline, rows)
+        query = pipeline.start(
+            self.spark,
+            checkpoint=str(checkpoint or self._fresh()),
+            brokers=self.brokers,
+            mode=mode,
+            every=None if mode == "available-now" else EPOCH if mode == "real-time" else "0 ms",
+            start=inputs,
+        )
+        try:
+            self._await_all(query, mode, self.topics.ends(inputs))
+        finally:
+            query.stop()
+        return self._results(pipeline.sink, outputs)
+
+    def _fresh(self) -> Path:
+        self._runs += 1
+        return self._folder / str(self._runs)
+
+    def _make_topics(self, pipeline: Pipeline) -> None:
+        for end in (*pipeline.sources, pipeline.sink):
+            existing = self.topics.describe(end.topics)
+            for name in end.topics:
+                if name not in existing:
+                    self.topics.create(name, end.partitions)
+
+    def _write(self, pipeline: Pipeline, rows: Any) -> None:  # noqa: ANN401  (as run takes them)
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.brokers, "partitioner": "murmur2_random"})
+        first = pipeline.sources[0]
+        by_topic = rows if isinstance(rows, dict) else {first.topics[0]: rows}
+        for topic, items in by_topic.items():
+            for item in items:
+                record = item if isinstance(item, Record) else Record(item)
+                producer.produce(topic, record.data, record.key, **_extras(record))
+        if producer.flush(TIMEOUT_SECONDS):
+            raise TimeoutError("the broker did not take the test's rows")
+
+    def _await_all(self, query: StreamingQuery, mode: Mode, ends: Offsets) -> None:
+        if mode == "micro-batch":
+            query.processAllAvailable()
+        elif mode == "available-now":
+            query.awaitTermination(TIMEOUT_SECONDS)
+        else:
+            wait_until(
+                lambda: _reached(query, ends),
+                TIMEOUT_SECONDS,
+                f"the query did not commit all rows within {TIMEOUT_SECONDS} s",
+            )
+
+    def _results(self, sink: Kafka, begin: Offsets) -> Any:  # noqa: ANN401
+        found = {topic: list(self._read(topic, begin[topic], sink)) for topic in sink.topics}
+        return found if len(sink.topics) > 1 else found[sink.topics[0]]
+
+    def _read(self, topic: str, begin: dict[int, int], sink: Kafka) -> Iterator[Any]:
+        for record in self.records(topic, begin):
+            value = record.value()
+            yield json.loads(value) if sink.format == "json" else _decoded(value, sink)
+
+    def records(self, topic: str, begin: dict[int, int]) -> list[Any]:
+        """Read a topic from the given offsets to its present end, partition by partition."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        ends = self.topics.ends([topic])[topic]
+        missing = sum(ends.values()) - sum(begin.values())
+        consumer = Consumer({"bootstrap.servers": self.brokers, "group.id": "eagre-testing"})
+        consumer.assign([TopicPartition(topic, p, offset) for p, offset in begin.items()])
+        found: list[Any] = []
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while len(found) < missing and time.monotonic() < deadline:
+            found += [r for r in consumer.consume(missing - len(found), 1) if not r.error()]
+        consumer.close()
+        return sorted(found, key=lambda record: (record.partition(), record.offset()))
+
+
+def _extras(record: Record) -> dict[str, Any]:
+    extras = {
+        "headers": dict(record.headers) if record.headers else None,
+        "timestamp": record.timestamp_ms,
+        "partition": record.partition,
+    }
+    return {name: value for name, value in extras.items() if value is not None}
+
+
+def _decoded(value: bytes | None, sink: Kafka) -> str | bytes | None:
+    return value.decode() if value is not None and sink.format == "string" else value
+
+
+def _reached(query: StreamingQuery, ends: Offsets) -> bool:
+    """Tell whether the last commit covers every offset; raise if the query failed."""
+    failure = query.exception()
+    if failure is not None:
+        raise failure
+    progress = query.lastProgress
+    if not progress:
+        return False
+    done: dict[str, dict[str, int]] = {}
+    for source in progress.sources:
+        done.update(json.loads(source.endOffset or "{}"))
+    return all(
+        done.get(topic, {}).get(str(p), 0) >= end
+        for topic, partitions in ends.items()
+        for p, end in partitions.items()
+    )

@@ -1,0 +1,65 @@
+"""What the tests share: the command line as a user calls it."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+EAGRE = Path(sys.executable).parent / "eagre"
+
+
+@dataclass
+class Cli:
+    """Calls ``eagre`` in a folder of its own, with a register of brokers of its own."""
+
+    folder: Path
+    env: dict[str, str]
+
+    def start(self, *args, **env):
+        return subprocess.Popen(
+            [str(EAGRE), *map(str, args)],
+            cwd=self.folder,
+            env={**self.env, **env},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *args, given="", timeout=120, **env):
+        process = self.start(*args, **env)
+        out, err = process.communicate(given, timeout)
+        return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+    def ok(self, *args, **options):
+        done = self(*args, **options)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def app(self, text, name="app.py"):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+
+@pytest.fixture
+def cli(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    env = {**os.environ, "EAGRE_STATE": str(tmp_path / "state"), "COLUMNS": "200"}
+    env.pop("EAGRE_BROKERS", None)
+    return Cli(folder, env)
+
+
+def processes_of(folder):
+    """Processes that work in a folder or name it: what a test may have left behind."""
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline", "cwd", "status"]):
+        told = " ".join(process.info["cmdline"] or []) + f" {process.info['cwd']}"
+        if str(folder) in told and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found

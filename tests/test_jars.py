@@ -1,0 +1,132 @@
+import shutil
+import xml.etree.ElementTree as ET
+import zipfile
+from importlib.resources import files
+
+import pytest
+
+from eagre import __version__
+from eagre.errors import JvmError
+from eagre.jvm import companion, jars
+
+
+@pytest.fixture
+def cached():
+    """The folders of jars that set-up has fetched."""
+    return {jar_set: jars.folder(jar_set) for jar_set in jars.JAR_SETS}
+
+
+@pytest.fixture
+def empty_cache(cached, monkeypatch, tmp_path):
+    monkeypatch.setenv("EAGRE_CACHE", str(tmp_path / "cache"))
+    return cached
+
+
+def coordinates():
+    root = ET.fromstring((files("eagre.jvm") / "ivy.xml").read_text())  # noqa: S314  (our own)
+    return [(d.get("conf").split("-")[0], d.attrib) for d in root.iter("dependency")]
+
+
+def test_the_lock_holds_exactly_what_ivy_xml_names():
+    named = {(jar_set, f"{d['name']}-{d['rev']}.jar") for jar_set, d in coordinates()}
+    locked = {(jar_set, jar.name) for jar_set in jars.JAR_SETS for jar in jars.lock(jar_set)}
+    assert named == locked
+    assert all(d["transitive"] == "false" for _, d in coordinates())
+
+
+def test_no_repository_address_stands_in_the_package():
+    for name in ("ivy.xml", "ivysettings.xml", "jars.lock"):
+        assert "://" not in (files("eagre.jvm") / name).read_text()
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_jars_come_from_a_folder_without_a_network(empty_cache, tmp_path, nested):
+    offline = tmp_path / "offline"
+    shutil.copytree(empty_cache["spark"], offline / "spark" if nested else offline)
+    said = []
+    jars.fetch("spark", said.append, offline)
+    jars.verify("spark")
+    assert said == [f"copying 4 spark jars from {offline}"]
+    assert [path.parent for path in jars.class_path("spark")] == [jars.folder("spark")] * 4
+
+
+def test_a_changed_byte_is_refused_from_a_folder_and_in_the_cache(empty_cache, tmp_path):
+    offline = tmp_path / "offline"
+    shutil.copytree(empty_cache["spark"], offline)
+    pool = next(offline.glob("commons-pool2-*.jar"))
+    whole = pool.read_bytes()
+    pool.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    with pytest.raises(JvmError, match=r"JAR_CHANGED: .*commons-pool2"):
+        jars.fetch("spark", str, offline)
+    pool.write_bytes(whole)
+    jars.fetch("spark", str, offline)
+    (jars.folder("spark") / pool.name).write_bytes(whole + b"x")
+    with pytest.raises(JvmError, match="it will not be used"):
+        jars.class_path("spark")
+
+
+def test_a_jar_missing_from_the_folder_is_named(empty_cache, tmp_path):
+    (tmp_path / "offline").mkdir()
+    with pytest.raises(JvmError, match=r"JAR_MISSING: commons-pool2.* is not in .*offline"):
+        jars.fetch("spark", str, tmp_path / "offline")
+
+
+def test_ivy_resolves_from_the_repository_that_the_user_names(empty_cache, tmp_path, monkeypatch):
+    repository = tmp_path / "repository"
+    for jar_set, d in coordinates():
+        if jar_set == "spark":
+            place = repository / d["org"].replace(".", "/") / d["name"] / d["rev"]
+            place.mkdir(parents=True)
+            name = f"{d['name']}-{d['rev']}.jar"
+            shutil.copy(empty_cache["spark"] / name, place / name)
+    settings = tmp_path / "ivysettings.xml"
+    pattern = f"{repository}/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="own"/><resolvers>'
+        f'<filesystem name="own" m2compatible="true"><artifact pattern="{pattern}"/></filesystem>'
+        "</resolvers></ivysettings>"
+    )
+    monkeypatch.setenv("EAGRE_IVY_SETTINGS", str(settings))
+    jars.fetch("spark", str)
+    jars.verify("spark")
+
+
+def test_an_unreachable_repository_is_said_in_one_sentence(empty_cache, tmp_path, monkeypatch):
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="own"/><resolvers><filesystem name="own">'
+        f'<artifact pattern="{tmp_path}/nowhere/[artifact].[ext]"/></filesystem>'
+        "</resolvers></ivysettings>"
+    )
+    monkeypatch.setenv("EAGRE_IVY_SETTINGS", str(settings))
+    with pytest.raises(JvmError, match="JARS_NOT_FETCHED"):
+        jars.fetch("spark", str)
+
+
+def test_the_companion_is_of_this_release():
+    with zipfile.ZipFile(companion.companion_jar()) as jar:
+        assert jar.read(companion.VERSION_ENTRY).decode() == __version__
+
+
+def test_a_companion_of_another_release_is_refused(tmp_path, monkeypatch):
+    jar = tmp_path / "old.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr(companion.VERSION_ENTRY, "0.0.1")
+    monkeypatch.setenv("EAGRE_COMPANION_JAR", str(jar))
+    with pytest.raises(
+        JvmError, match=rf"COMPANION_VERSION: .* is of Eagre 0\.0\.1 .* {__version__}"
+    ):
+        companion.companion_jar()
+
+
+def test_a_missing_companion_is_said_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("EAGRE_COMPANION_JAR", str(tmp_path / "none.jar"))
+    with pytest.raises(JvmError, match="COMPANION_MISSING"):
+        companion.companion_jar()
+
+
+def test_the_jars_command(cli):
+    assert "46 jars match the lock" in cli.ok("jars", "verify").stdout
+    assert "spark-sql-kafka" in cli.ok("jars", "path").stdout
+    assert "kafka_2.13" in cli.ok("jars", "path", "broker").stdout
+    assert cli("jars", "fetch", "nonsense").returncode == 2
