@@ -1,7 +1,6 @@
 """Spark sessions prepared for milliseconds: jars, loopback, and the latency profile.
 
-The profile is a list of settings, each with its reason and measured effect; ``docs/profile.md`` is
-written from it. Settings of the user always win, and each one that differs is reported once.
+Settings of the user always win over the profile, and each one that differs is reported once.
 """
 
 from __future__ import annotations
@@ -9,13 +8,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagre.config import LOOPBACK
 from eagre.jvm import class_path, companion_jar, find_java
 from eagre.jvm.spark_home import spark_jars
+from eagre.profile import PROFILE, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,89 +26,6 @@ log = logging.getLogger("eagre")
 LOCAL_SLOTS = 64
 """Task slots of a local session that names no master. A slot is a thread; in real time each source
 and shuffle partition holds one for as long as the query runs, and most of them only wait."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One line of the latency profile."""
-
-    key: str
-    value: str
-    reason: str
-    effect: str
-
-
-PROFILE = (
-    Setting(
-        "spark.shuffle.streaming.networkBufferMaxWaitTimeMs",
-        "1",
-        "A row waits in the streaming shuffle's buffer until it is full or this time is over; "
-        "Spark's default is 50.",
-        "count per key: p50 31 → 2.9 ms, p99 58 → 27 ms",
-    ),
-    Setting(
-        "spark.sql.shuffle.partitions",
-        "2",
-        "In real time each shuffle partition holds a task slot for as long as the query runs; "
-        "Spark's default is 200. It is fixed by the checkpoint: choose it once.",
-        "count per key, 1 partition: p50 2.9 → 2.2 ms, p99 27 → 12 ms",
-    ),
-    Setting(
-        "spark.default.parallelism",
-        str(os.cpu_count() or 2),
-        "A local session has more task slots than cores; batch reads beside the stream should not "
-        "be cut into as many pieces.",
-        "none on latency",
-    ),
-    Setting(
-        "spark.sql.streaming.stateStore.providerClass",
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        "Real time needs RocksDB; the same in micro-batch lets one checkpoint serve both modes.",
-        "needed to change modes",
-    ),
-    Setting(
-        "spark.sql.streaming.stateStore.checkpointFormatVersion",
-        "2",
-        "Real time needs state checkpoints of format 2; as above.",
-        "needed to change modes",
-    ),
-    Setting(
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
-        "true",
-        "An epoch commits its changes instead of a whole snapshot.",
-        "shorter epoch boundary with large state",
-    ),
-    Setting(
-        "spark.sql.session.timeZone",
-        "UTC",
-        "Timestamps in JSON mean the same on every machine.",
-        "none on latency",
-    ),
-    Setting(
-        "spark.sql.adaptive.enabled",
-        "false",
-        "A streaming plan is fixed; adaptive planning only adds work at each epoch.",
-        "shorter planning",
-    ),
-    Setting(
-        "spark.ui.enabled",
-        "false",
-        "The Spark UI listens on a port and keeps history in memory; set it to true to have it.",
-        "less memory and start-up time",
-    ),
-    Setting(
-        "spark.ui.showConsoleProgress",
-        "false",
-        "A real-time stage never ends, so its progress bar says nothing.",
-        "none on latency",
-    ),
-    Setting(
-        "spark.driver.memory",
-        "2g",
-        "Room for young objects to die in; one gigabyte, Spark's default, collects twice as often.",
-        "fewer pauses at p99",
-    ),
-)
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:

@@ -77,7 +77,7 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     logging.getLogger("eagre").addHandler(_Relay(parent))
     try:
-        _run(RunSpec.from_json(parent.orders.get()), parent)
+        run(RunSpec.from_json(parent.orders.get()), parent)
     except EagreError as error:
         traceback.print_exc()
         parent.tell("failed", code=error.code, problem=error.problem, hint=error.hint)
@@ -99,7 +99,12 @@ class _Relay(logging.Handler):
         self._parent.say(record.getMessage())
 
 
-def _run(spec: RunSpec, parent: Parent) -> None:
+def run(spec: RunSpec, parent: Parent) -> None:
+    """Run one pipeline from its session to its end.
+
+    Raises:
+        EagreError: Something of app, topics, checkpoint or session is not as it must be.
+    """
     parent.tell("phase", text="starting Spark")
     spark = session(spec.pipeline or "eagre", spec.master, **spec.settings)
     app = spec.load()

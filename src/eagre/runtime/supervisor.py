@@ -179,13 +179,18 @@ class Supervisor:
                 failure = failure or _failed(event, child)
                 self._drain_others(child)
             self._on_event(child.name, event)
-        if failure:
-            raise failure
+        if failure or self._stopping > 1:
+            raise failure or PipelineFailed(
+                "ENDED_AT_ONCE",
+                "the run was ended without a drain; what came since the last commit is repeated at "
+                "the next start.",
+            )
 
     def _settle(self, child: SparkChild, event: Event) -> None:
         """Tell a child its cluster, and start one for each further pipeline of the file."""
         child.name = event["chosen"]
-        child.tell(self._brokers() if event["needs_brokers"] else "")
+        needed = self._brokers() if event["needs_brokers"] and not self._spec.brokers else ""
+        child.tell(self._spec.brokers or needed)
         if child.spec.pipeline is None:
             for name in event["names"][1:]:
                 self._add(self._spec.of(name), name)

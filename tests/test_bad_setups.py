@@ -1,0 +1,209 @@
+"""Each bad set-up ends with one clear sentence, a non-zero exit, and no process left behind."""
+
+import json
+import os
+from io import StringIO
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+from conftest import processes_of
+from eagre.broker import Topics
+from eagre.delivery import Checkpoint
+from eagre.errors import CheckpointError, EagreError
+from eagre.runtime import child
+from eagre.runtime.app import App
+from eagre.runtime.child import Parent
+from eagre.runtime.ground import prepare
+from eagre.runtime.spec import RunSpec
+from test_run import Run
+
+GOOD = """
+import eagre as eg
+
+@eg.pipeline(source=eg.Kafka("{topic}", schema="n INT"{more}), sink=eg.Kafka("setup-out"))
+def setup(df):
+    return {body}
+"""
+
+
+def app(topic="setup-in", more="", body="df"):
+    return GOOD.format(topic=topic, more=more, body=body)
+
+
+def refused(cli, done, code):
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    told = [line for line in done.stderr.splitlines() if code in line]
+    assert len(told) == 1, done.stderr
+    assert told[0].startswith(f"eagre: {code}: ")
+    assert done.stdout == ""
+    assert processes_of(cli.folder) == []
+    return told[0]
+
+
+@pytest.fixture
+def start(eagre_spark, eagre_broker, cli):
+    """Start an app as the Spark child does, in the session of the tests; it must be refused."""
+
+    def refuse(text):
+        parent = Parent(StringIO())
+        parent.orders.put(eagre_broker.address)
+        path = cli.app(text, f"app_{abs(hash(text))}.py")
+        with pytest.raises(EagreError) as refused:
+            child.run(RunSpec(app=str(path), checkpoint=str(cli.folder / "kept")), parent)
+        return refused.value
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        (
+            "import eagre as eg\nraise ValueError('no luck')",
+            "APP_RAISED",
+            "(line 2): ValueError: no",
+        ),
+        (app(more=", create=False", topic="setup-absent"), "TOPIC_NOT_FOUND", "setup-absent"),
+        (app().replace("n INT", "n NUMBER OF"), "SCHEMA_MALFORMED", "'n NUMBER OF'"),
+        (app(body="df.nothing"), "PIPELINE_RAISED", "(line 6)"),
+        (app(body="df.select('m')"), "PIPELINE_RAISED", "UNRESOLVED_COLUMN"),
+        (app(body="None"), "PIPELINE_RETURNS_NO_ROWS", "NoneType"),
+        (app(topic="setup-wide", more=", partitions=9"), "SLOTS_TOO_FEW", "has 8; 1 would never"),
+    ],
+)
+def test_apps_that_are_refused_before_anything_is_read(start, text, code, told):
+    refused = start(text)
+    assert refused.code == code
+    assert told in str(refused)
+
+
+def test_a_query_that_spark_refuses_is_one_sentence(cli, eagre_broker):
+    done = cli("run", cli.app(app(body="df.orderBy('n')")), "--brokers", eagre_broker.address)
+    told = refused(cli, done, "QUERY_FAILED")
+    assert "Sorting" in told or "sort" in told.lower()
+
+
+def test_files_that_are_no_apps(cli):
+    assert "line 2" in refused(cli, cli("run", cli.app("x = 1\ny = (\n")), "APP_SYNTAX")
+    refused(cli, cli("run", "absent.py"), "APP_NOT_FOUND")
+
+
+def test_an_unknown_mode_and_a_malformed_interval(cli):
+    path = cli.app(app())
+    done = cli("run", path, "--mode", "warp")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "'warp' is not one of" in done.stderr
+    refused(cli, cli("run", path, "--every", "soon"), "INTERVAL_MALFORMED")
+
+
+def test_an_unreachable_broker(cli):
+    refused(cli, cli("run", cli.app(app()), "--brokers", "127.0.0.1:1"), "BROKER_UNREACHABLE")
+
+
+def test_no_java(cli, tmp_path):
+    done = cli("run", cli.app(app()), JAVA_HOME=str(tmp_path))
+    refused(cli, done, "JAVA_NOT_FOUND")
+
+
+def test_debug_shows_the_trace(cli):
+    done = cli("run", "absent.py", "--debug")
+    assert "Traceback" in done.stderr
+
+
+@pytest.fixture
+def checkpoint(cli, eagre_broker):
+    """A checkpoint of one run, and the arguments that made it."""
+    at = ("--brokers", eagre_broker.address)
+    if "setup-in" not in Topics(eagre_broker.address).names():
+        cli.ok("topic", "create", "setup-in", *at)
+    cli.ok("topic", "produce", "setup-in", *at, given='{"n": 1}\n')
+    args = (cli.app(app()), *at, "--mode", "available-now")
+    cli.ok("run", *args)
+    return cli.folder / ".eagre" / "checkpoints" / "setup", args
+
+
+def test_checkpoints_that_cannot_be_used(cli, checkpoint, eagre_broker):
+    folder, args = checkpoint
+    binding = json.loads((folder / "eagre.json").read_text())
+    pipeline = App(args[0]).pipelines()[0]
+
+    def bind(**changes):
+        (folder / "eagre.json").write_text(json.dumps({**binding, **changes}))
+
+    def refusal():
+        with pytest.raises(CheckpointError) as refused:
+            prepare(
+                pipeline,
+                eagre_broker.address,
+                Checkpoint(folder),
+                mode="real-time",
+                start=None,
+                say=str,
+            )
+        return refused.value
+
+    bind(cluster="another-cluster")
+    assert f"eagre checkpoint reset {folder}" in refusal().hint
+    assert refusal().code == "CHECKPOINT_OTHER_CLUSTER"
+    bind(topics={"setup-in": "another-id"})
+    assert refusal().code == "CHECKPOINT_OTHER_TOPIC"
+    bind(pipeline="someone-else")
+    assert refusal().code == "CHECKPOINT_OTHER_PIPELINE"
+    (folder / "eagre.json").write_text("{")
+    assert refusal().code == "CHECKPOINT_BROKEN"
+    bind()
+    offsets = max((folder / "offsets").glob("[0-9]*"), key=lambda p: int(p.name))
+    offsets.write_text(offsets.read_text()[:20])
+    assert refusal().code == "CHECKPOINT_BROKEN"
+    refused(cli, cli("run", *args), "CHECKPOINT_BROKEN")
+    refused(cli, cli("checkpoint", "show", "setup"), "CHECKPOINT_BROKEN")
+    cli.ok("checkpoint", "reset", "setup", "--yes")
+    assert not folder.exists()
+
+
+def test_the_checkpoint_commands(cli, checkpoint):
+    folder, args = checkpoint
+    shown = cli.ok("checkpoint", "show", folder).stdout
+    assert "pipeline    setup" in shown
+    assert "offset      setup-in/0:" in shown
+    cli.ok("checkpoint", "copy", "setup", "saved")
+    assert (cli.folder / "saved" / "eagre.json").exists()
+    refused(cli, cli("checkpoint", "copy", "setup", "saved"), "CHECKPOINT_TARGET_NOT_EMPTY")
+    refused(cli, cli("checkpoint", "show", "nowhere"), "CHECKPOINT_NOT_FOUND")
+    assert cli("checkpoint", "reset", "setup", given="n\n").returncode == 130
+    assert folder.exists()
+    again = cli.ok("run", *args, "--from", "earliest")
+    assert "--from earliest is left aside" in again.stderr
+
+
+def test_from_a_time(cli, eagre_broker):
+    topics = Topics(eagre_broker.address)
+    topics.create("timed-in", 1)
+    producer = Producer({"bootstrap.servers": eagre_broker.address})
+    for n in range(10):
+        producer.produce("timed-in", json.dumps({"n": n}), timestamp=1_767_225_600_000 + n * 1000)
+    producer.flush()
+    args = (cli.app(app(topic="timed-in")), "--brokers", eagre_broker.address)
+    before = topics.ends(["setup-out"])["setup-out"][0] if "setup-out" in topics.names() else 0
+    cli.ok("run", *args, "--mode", "available-now", "--from", "2026-01-01T00:00:07Z")
+    assert topics.ends(["setup-out"])["setup-out"][0] - before == 3
+
+
+def test_no_secret_reaches_a_command_line(cli, eagre_broker):
+    """A canary among the connector options is in no process's arguments and no log."""
+    canary = f"canary-{os.getpid()}"
+    more = f', options={{"kafka.ssl.key.password": "{canary}"}}'
+    run = Run(cli, cli.app(app(more=more)), "--brokers", eagre_broker.address)
+    try:
+        run.wait_for("running in real-time")
+        for process in psutil.process_iter(["cmdline"]):
+            assert canary not in " ".join(process.info["cmdline"] or [])
+        for log in (cli.folder / ".eagre").rglob("*"):
+            assert not log.is_file() or canary.encode() not in log.read_bytes(), log
+    finally:
+        run.process.kill()
+        run.process.communicate()

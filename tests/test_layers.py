@@ -1,0 +1,90 @@
+"""Who may import whom (CONTRIBUTING.md has the table): arrows point up only."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import eagre
+
+PACKAGE = Path(eagre.__file__).parent
+
+LAYERS = [
+    {"errors"},
+    {"config", "waiting"},
+    {"jvm"},
+    {"broker"},
+    {"profile"},
+    {"session"},
+    {"sources"},
+    {"sinks", "operators", "python"},
+    {"pipeline"},
+    {"delivery", "preflight", "latency"},
+    {"runtime", "testing"},
+    {"dashboard", "bench", "templates"},
+    {"cli"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+def part(path):
+    """The part of the package a file belongs to; None for ``__init__`` and templates' apps."""
+    relative = path.relative_to(PACKAGE).parts
+    if relative == ("__init__.py",) or (relative[0] == "templates" and len(relative) > 2):
+        return None
+    return relative[0].removesuffix(".py")
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("eagre."):
+            yield node.module.split(".")[1]
+        elif isinstance(node, ast.ImportFrom) and node.module == "eagre":
+            yield from (a.name for a in node.names if a.name in RANK)
+        elif isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("eagre."))
+
+
+def wrong_arrows(files):
+    return [
+        f"{path.relative_to(PACKAGE)} imports {other}"
+        for path in files
+        if (own := part(path))
+        for other in imported(path)
+        if other != own and RANK[other] >= RANK[own]
+    ]
+
+
+def test_arrows_point_up_only():
+    files = sorted(PACKAGE.rglob("*.py"))
+    assert wrong_arrows(files) == []
+    assert {part(path) for path in files} - {None} <= set(RANK)
+
+
+def test_a_wrong_arrow_is_found(monkeypatch):
+    monkeypatch.setitem(RANK, "errors", len(LAYERS))
+    assert "config.py imports errors" in wrong_arrows(sorted(PACKAGE.rglob("*.py")))
+
+
+def test_py4j_stands_in_one_module():
+    private = ("._jvm", "._jsq", "._jdf", "._jsparkSession", "import py4j", "from py4j")
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if any(word in path.read_text() for word in private)
+    }
+    assert found == {"jvm/gateway.py"}
+
+
+def test_importing_eagre_is_light():
+    heavy = "pyspark py4j confluent_kafka rich click psutil hdrh"
+    code = f"import sys, eagre; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_public_names_are_sorted_and_there():
+    assert eagre.__all__ == sorted(eagre.__all__)
+    assert all(hasattr(eagre, name) for name in eagre.__all__)
+    assert callable(eagre.pipeline)
+    assert callable(eagre.session)

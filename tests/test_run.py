@@ -1,0 +1,170 @@
+"""``eagre run`` from outside: a process, its signals, its files."""
+
+import json
+import signal
+import threading
+import time
+
+import pytest
+from confluent_kafka import Producer
+
+from conftest import processes_of
+from eagre.broker import Topics
+from eagre.waiting import wait_until
+
+APP = """
+from pyspark.sql import functions as F
+import eagre as eg
+
+@eg.pipeline(source=eg.Kafka("{name}-in", schema="card STRING, n BIGINT"),
+             sink=eg.Kafka("{name}-out", key="card"))
+def {name}(df):
+    return df.{body}
+"""
+COUNT = 'groupBy("card").agg(F.count("*").alias("n"))'
+
+
+class Run:
+    """A run in the background, its words collected."""
+
+    def __init__(self, cli, *args):
+        self.process = cli.start("run", *args)
+        self.said = []
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self):
+        self.said.extend(line.rstrip() for line in self.process.stderr)
+
+    def wait_for(self, word, timeout=90):
+        def heard():
+            assert self.process.poll() is None or self.has(word), "\n".join(self.said)
+            return self.has(word)
+
+        wait_until(heard, timeout, f"never said {word!r}:\n" + "\n".join(self.said))
+
+    def has(self, word):
+        return any(word in line for line in self.said)
+
+    def end(self, sign=signal.SIGTERM):
+        self.process.send_signal(sign)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def run(cli):
+    runs = []
+
+    def start(*args):
+        runs.append(Run(cli, *args))
+        return runs[-1]
+
+    yield start
+    for one in runs:
+        one.process.kill()
+        one.process.wait()
+        one.process.stdout.close()
+        one.process.stderr.close()
+        one.process.stdin.close()
+
+
+def produce(brokers, topic, rows):
+    producer = Producer({"bootstrap.servers": brokers})
+    for number, row in enumerate(rows):
+        producer.produce(topic, json.dumps(row))
+        if number % 10_000 == 0:
+            producer.flush()
+    producer.flush()
+
+
+def written(brokers, topic):
+    return Topics(brokers).ends([topic])[topic][0]
+
+
+def test_a_run_drains_and_goes_on_in_another_mode(cli, run, eagre_broker):
+    at = eagre_broker.address
+    app = cli.app(APP.format(name="drained", body=COUNT))
+    first = run(app, "--brokers", at, "--every", "5 seconds")
+    first.wait_for("running in real-time, epochs of 5 s")
+    produce(at, "drained-in", [{"card": f"c{n % 3}", "n": n} for n in range(30)])
+    wait_until(lambda: written(at, "drained-out") >= 30, 30, "rows were not written at once")
+    assert first.end(signal.SIGINT) == 0, first.said
+    assert first.has("draining, within 5 s")
+    assert first.has("drained, 30 records written")
+    assert written(at, "drained-out") == 30
+
+    shown = json.loads(cli.ok("checkpoint", "show", "drained", "--json", "-").stdout)
+    assert shown["offsets"] == {"drained-in": {"0": 30}}
+    assert shown["stateful"]
+    assert shown["settings"]["spark.sql.shuffle.partitions"] == "2"
+    assert "drained-in/0" in cli.ok("topic", "lag", "drained", "--brokers", at).stdout
+
+    produce(at, "drained-in", [{"card": "c0", "n": 1}])
+    again = cli.ok("run", app, "--brokers", at, "--mode", "available-now")
+    assert "resumed after batch" in again.stderr
+    assert written(at, "drained-out") == 31
+    assert processes_of(cli.folder) == []
+
+
+def test_a_large_lag_is_said_and_worked_off(cli, run, eagre_broker):
+    at = eagre_broker.address
+    Topics(at).create("behind-in", 1)
+    produce(at, "behind-in", [{"card": "c", "n": n} for n in range(50_000)])
+    app = cli.app(APP.format(name="behind", body='where("n % 2 = 0")'))
+    late = run(app, "--brokers", at, "--from", "earliest")
+    late.wait_for("catching up: 50,000 records wait in the source")
+    late.wait_for("caught up: 50,000 records in")
+    wait_until(lambda: written(at, "behind-out") == 25_000, 30, "not all rows came out")
+
+
+def test_several_pipelines_of_a_file_run_in_processes_of_their_own(cli, run):
+    text = APP.format(name="left", body='where("n > 0")') + APP.format(
+        name="right", body='where("n > 1")'
+    )
+    both = run(cli.app(text), "--every", "5 seconds", "--checkpoint", "kept")
+    both.wait_for("left: running")
+    both.wait_for("right: running")
+    sparks = [p for p in processes_of(cli.folder) if "eagre.runtime.child" in p.cmdline()]
+    assert len(sparks) == 2
+    address = next(line.split()[-1] for line in both.said if "starting Kafka on" in line)
+    rows = [{"card": "c", "n": n} for n in range(3)]
+    for name in ("left", "right"):
+        produce(address, f"{name}-in", rows)
+    wait_until(lambda: written(address, "left-out") == 2, 30, "left wrote nothing")
+    wait_until(lambda: written(address, "right-out") == 1, 30, "right wrote nothing")
+    assert both.end() == 0, both.said
+    assert {path.name for path in (cli.folder / "kept").iterdir()} == {"left", "right"}
+    wait_until(lambda: not processes_of(cli.folder), 10, "a process was left behind")
+
+
+@pytest.mark.parametrize("how", ["second signal", "kill"])
+def test_an_abrupt_end_leaves_no_process(cli, run, how):
+    one = run(cli.app(APP.format(name="abrupt", body='where("n > 0")')))
+    one.wait_for("running in real-time")
+    if how == "kill":
+        one.process.kill()
+    else:
+        one.process.send_signal(signal.SIGTERM)
+        one.wait_for("draining")
+        one.process.send_signal(signal.SIGTERM)
+    assert one.process.wait(20) != 0
+    wait_until(lambda: not processes_of(cli.folder), 20, "a process was left behind")
+
+
+def test_ctrl_c_while_starting_ends_at_once(cli, run):
+    one = run(cli.app(APP.format(name="early", body='where("n > 0")')))
+    one.wait_for("starting Spark")
+    began = time.monotonic()
+    assert one.end(signal.SIGINT) == 130
+    assert time.monotonic() - began < 20
+    wait_until(lambda: not processes_of(cli.folder), 10, "a process was left behind")
+
+
+def test_the_embedded_broker_of_a_project_is_used_when_it_runs(cli, run):
+    address = cli.ok("broker", "start", "--port", "0").stdout.strip()
+    try:
+        app = cli.app(APP.format(name="joined", body='where("n > 0")'))
+        done = cli.ok("run", app, "--mode", "available-now")
+        assert f"using the embedded broker on {address}" in done.stderr
+        assert "joined-in" in cli.ok("topic", "list").stdout
+    finally:
+        cli.ok("broker", "stop", "--all")

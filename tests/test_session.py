@@ -1,0 +1,89 @@
+import logging
+from importlib import import_module
+
+import pytest
+from pyspark.sql import SparkSession
+
+import eagre as eg
+from eagre.errors import JvmError
+from eagre.jvm import gateway
+from eagre.profile import PROFILE
+
+
+@pytest.fixture
+def builder(monkeypatch):
+    monkeypatch.setattr(import_module("eagre.session"), "_reported", set())
+    return SparkSession.builder
+
+
+def options(builder):
+    return builder._options  # noqa: SLF001  (what a session would be started with)
+
+
+def test_the_profile_is_applied(builder):
+    stated = options(eg.configure(builder))
+    assert all(stated[setting.key] == setting.value for setting in PROFILE)
+    assert stated["spark.master"] == "local[64]"
+    assert stated["spark.driver.bindAddress"] == "127.0.0.1"
+
+
+def test_the_users_settings_win_and_are_reported_once(builder, caplog):
+    key = "spark.sql.shuffle.partitions"
+    with caplog.at_level(logging.WARNING, "eagre"):
+        eg.configure(builder.config(key, "8").master("local[3]"))
+        eg.configure(builder.config(key, "8"))
+    assert options(builder)[key] == "8"
+    assert options(builder)["spark.master"] == "local[3]"
+    assert [r.getMessage() for r in caplog.records if key in r.getMessage()] == [
+        f"{key} is 8 by your own setting; the latency profile has 2. "
+        + next(s.reason for s in PROFILE if s.key == key)
+    ]
+
+
+def test_spark_defaults_conf_wins_as_well(builder, tmp_path, monkeypatch):
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# a comment\nspark.sql.shuffle.partitions  5\nspark.driver.memory=3g\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    stated = options(eg.configure(builder))
+    assert "spark.sql.shuffle.partitions" not in stated
+    assert "spark.driver.memory" not in stated
+
+
+def test_jars_are_appended(builder):
+    stated = options(eg.configure(builder.config("spark.jars", "/own/mine.jar")))
+    jars = stated["spark.jars"].split(",")
+    assert jars[0] == "/own/mine.jar"
+    assert jars[-1].endswith("eagre-companion.jar")
+    assert any("spark-sql-kafka" in jar for jar in jars)
+
+
+def test_an_own_collector_is_kept(builder):
+    own = "-XX:+UseZGC -Dx=y"
+    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", own)))
+    assert stated["spark.driver.extraJavaOptions"] == own
+
+
+def test_a_cluster_is_not_bound_to_loopback(builder):
+    assert "spark.driver.host" not in options(eg.configure(builder.master("spark://host:7077")))
+
+
+def test_sparks_ports_are_on_loopback(eagre_spark):
+    import psutil
+
+    jvm = [p for p in psutil.Process().children() if "java" in p.name()][0]  # noqa: RUF015
+    listening = [c.laddr for c in jvm.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    assert listening
+    assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+
+
+def test_the_companion_answers_the_handshake(eagre_spark, monkeypatch):
+    assert gateway.companion(eagre_spark, "Companion").version() == eg.__version__
+    monkeypatch.setattr(gateway, "_shaken", set())
+    monkeypatch.setattr(eg, "__version__", "9.9.9")
+    with pytest.raises(JvmError, match="COMPANION_VERSION"):
+        gateway.companion(eagre_spark, "Companion")
+
+
+def test_slots_of_a_local_session(eagre_spark):
+    assert gateway.slots(eagre_spark) == 8
