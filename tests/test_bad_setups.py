@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from conftest import processes_of
 from eagre.broker import Topics
 from eagre.delivery import Checkpoint
-from eagre.errors import CheckpointError, EagreError
+from eagre.errors import CheckpointError, EagreError, SettingsError
 from eagre.runtime import child
 from eagre.runtime.app import App
 from eagre.runtime.child import Parent
@@ -115,15 +115,15 @@ def test_debug_shows_the_trace(cli):
 
 
 @pytest.fixture
-def checkpoint(cli, eagre_broker):
-    """A checkpoint of one run, and the arguments that made it."""
-    at = ("--brokers", eagre_broker.address)
-    if "setup-in" not in Topics(eagre_broker.address).names():
-        cli.ok("topic", "create", "setup-in", *at)
-    cli.ok("topic", "produce", "setup-in", *at, given='{"n": 1}\n')
-    args = (cli.app(app()), *at, "--mode", "available-now")
-    cli.ok("run", *args)
-    return cli.folder / ".eagre" / "checkpoints" / "setup", args
+def checkpoint(cli, eagre_harness):
+    """A checkpoint of one run, and the arguments that go on from it."""
+    at = eagre_harness.brokers
+    args = (cli.app(app()), "--brokers", at, "--mode", "available-now")
+    pipeline = App(args[0]).pipelines()[0]
+    folder = cli.folder / ".eagre" / "checkpoints" / "setup"
+    prepare(pipeline, at, Checkpoint(folder), mode="available-now", start=None, say=str)
+    eagre_harness.run(pipeline, [{"n": 1}], mode="available-now", checkpoint=folder)
+    return folder, args
 
 
 def test_checkpoints_that_cannot_be_used(cli, checkpoint, eagre_broker):
@@ -180,17 +180,32 @@ def test_the_checkpoint_commands(cli, checkpoint):
     assert "--from earliest is left aside" in again.stderr
 
 
-def test_from_a_time(cli, eagre_broker):
-    topics = Topics(eagre_broker.address)
-    topics.create("timed-in", 1)
-    producer = Producer({"bootstrap.servers": eagre_broker.address})
-    for n in range(10):
-        producer.produce("timed-in", json.dumps({"n": n}), timestamp=1_767_225_600_000 + n * 1000)
-    producer.flush()
-    args = (cli.app(app(topic="timed-in")), "--brokers", eagre_broker.address)
-    before = topics.ends(["setup-out"])["setup-out"][0] if "setup-out" in topics.names() else 0
-    cli.ok("run", *args, "--mode", "available-now", "--from", "2026-01-01T00:00:07Z")
-    assert topics.ends(["setup-out"])["setup-out"][0] - before == 3
+def test_where_a_fresh_checkpoint_begins(cli, eagre_broker):
+    at = eagre_broker.address
+    if "timed-in" not in Topics(at).names():
+        Topics(at).create("timed-in", 1)
+        producer = Producer({"bootstrap.servers": at})
+        for n in range(10):
+            producer.produce("timed-in", f'{{"n": {n}}}', timestamp=1_767_225_600_000 + n * 1000)
+        producer.flush()
+    pipeline = App(cli.app(app(topic="timed-in"), "timed_app.py")).pipelines()[0]
+
+    def begin(start, mode="real-time"):
+        folder = cli.folder / f"fresh-{start}-{mode}"
+        ground = prepare(pipeline, at, Checkpoint(folder), mode=mode, start=start, say=str)
+        assert ground.behind(pipeline.sources) == 10 - ground.start["timed-in"][0]
+        return ground.start["timed-in"][0]
+
+    assert begin("2026-01-01T00:00:07Z") == 7
+    assert begin("2026-01-01T01:00:07+01:00") == 7
+    assert begin("2026-01-01T00:00:06.5") == 7
+    assert begin("2030-01-01") == 10
+    assert begin("earliest") == 0
+    assert begin("latest") == 10
+    assert begin(None) == 10
+    assert begin(None, mode="available-now") == 0
+    with pytest.raises(SettingsError, match="START_MALFORMED"):
+        begin("yesterday")
 
 
 def test_no_secret_reaches_a_command_line(cli, eagre_broker):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eagre.errors import BrokerError
+from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,7 +106,7 @@ class Topics:
         return found[name]
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Create a topic.
+        """Create a topic, and wait until every partition of it can be asked.
 
         Raises:
             BrokerError: The cluster refuses, with its reason.
@@ -117,6 +118,18 @@ class Topics:
             [new], request_timeout=self._timeout, operation_timeout=self._timeout
         )
         self.result(futures[name], f"topic {name!r} could not be created")
+        wait_until(
+            lambda: self._led(name, partitions),
+            self._timeout,
+            f"topic {name!r} was created, and its partitions have no leader yet.",
+        )
+
+    def _led(self, name: str, partitions: int) -> bool:
+        """Whether all partitions of a new topic have a leader that answers."""
+        try:
+            return len(self.ends([name])[name]) == partitions
+        except BrokerError:
+            return False
 
     def begins(self, names: Iterable[str]) -> Offsets:
         """The first offset of each partition."""

@@ -1,0 +1,58 @@
+"""The wheel holds what git holds, and the companion jar; its command starts quickly."""
+
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    subprocess.run(
+        [*command, "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT)], check=True
+    )
+    [path] = folder.glob("eagre-*.whl")
+    with zipfile.ZipFile(path) as archive:
+        return set(archive.namelist())
+
+
+def test_the_wheel_holds_what_git_holds(wheel):
+    done = subprocess.run(
+        ["git", "ls-files", "src/eagre"],  # noqa: S607  (whatever git the user has)
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    tracked = {line.removeprefix("src/") for line in done.stdout.splitlines()}
+    packed = {name for name in wheel if not name.split("/")[0].endswith(".dist-info")}
+    assert packed == tracked | {"eagre/jvm/lib/eagre-companion.jar"}
+
+
+def test_help_answers_in_half_a_second_without_a_jvm(cli, tmp_path):
+    tries = []
+    for _ in range(3):
+        began = time.monotonic()
+        done = cli.ok("--help", JAVA_HOME=str(tmp_path), PATH=str(tmp_path))
+        tries.append(time.monotonic() - began)
+    assert min(tries) < 0.5
+    for command in ("broker", "checkpoint", "demo", "doctor", "jars", "run", "topic"):
+        assert f"  {command} " in done.stdout
+
+
+def test_doctor_finds_everything(cli):
+    lines = cli.ok("doctor").stdout.splitlines()
+    assert {line.split()[0] for line in lines} == {"ok"}
+
+
+def test_doctor_names_what_is_missing(cli, tmp_path):
+    done = cli("doctor", JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "FAIL  java" in done.stdout
