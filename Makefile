@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint clean
+.PHONY: help setup demo test lint profile clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -22,6 +22,9 @@ lint: setup $(VENV)/.dev  ## style, types, layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+profile: setup  ## measure the latency profile, setting by setting, into docs/profile.md
+	@$(BIN)/python -m eagre.bench.ablation
 
 clean:  ## remove everything that was built here
 	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache src/eagre/jvm/lib

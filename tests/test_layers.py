@@ -21,16 +21,18 @@ LAYERS = [
     {"pipeline"},
     {"delivery", "preflight", "latency"},
     {"runtime", "testing"},
-    {"dashboard", "bench", "templates"},
+    {"templates"},
+    {"dashboard", "bench"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 
 def part(path):
-    """The part of the package a file belongs to; None for ``__init__`` and templates' apps."""
+    """The part of the package a file belongs to; None for ``__init__`` and for apps."""
     relative = path.relative_to(PACKAGE).parts
-    if relative == ("__init__.py",) or (relative[0] == "templates" and len(relative) > 2):
+    app = relative[0] == "templates" and len(relative) > 2
+    if relative in (("__init__.py",), ("bench", "count.py")) or app:
         return None
     return relative[0].removesuffix(".py")
 

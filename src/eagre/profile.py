@@ -1,6 +1,6 @@
-"""The latency profile: Spark settings, each with its reason and its measured effect.
+"""The latency profile: Spark settings, each with its reason.
 
-``docs/profile.md`` is written from this table.
+``docs/profile.md`` shows the table with the measured effect of each; ``make profile`` writes it.
 """
 
 from __future__ import annotations
@@ -11,82 +11,92 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Setting:
-    """One line of the latency profile."""
+    """One line of the profile.
+
+    Attributes:
+        key: Spark's name for it.
+        value: What the profile sets.
+        reason: Why.
+        without: What to measure the effect against: Spark's default, or the nearest to it that
+            two cores can run. None where latency is not the reason.
+    """
 
     key: str
     value: str
     reason: str
-    effect: str
+    without: str | None = None
 
+
+COLLECTOR = Setting(
+    "spark.driver.extraJavaOptions",
+    "-XX:+UseParallelGC",
+    "Short-lived rows are most of the garbage; the parallel collector costs least on few cores.",
+    without="-XX:+UseG1GC",
+)
+"""Set unless the user's own options choose a collector; the rest of them is kept."""
 
 PROFILE = (
     Setting(
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs",
         "1",
-        "A row waits in the streaming shuffle's buffer until it is full or this time is over; "
-        "Spark's default is 50.",
-        "count per key: p50 31 → 2.9 ms, p99 58 → 27 ms",
+        "A row waits in the streaming shuffle's buffer until it is full or this time is over.",
+        without="50",
     ),
     Setting(
         "spark.sql.shuffle.partitions",
         "2",
-        "In real time each shuffle partition holds a task slot for as long as the query runs; "
-        "Spark's default is 200. It is fixed by the checkpoint: choose it once.",
-        "count per key, 1 partition: p50 2.9 → 2.2 ms, p99 27 → 12 ms",
+        "In real time each shuffle partition holds a task slot for as long as the query runs. "
+        "Spark's default is 200. A checkpoint fixes it: choose it once.",
+        without="8",
     ),
     Setting(
-        "spark.default.parallelism",
-        str(os.cpu_count() or 2),
-        "A local session has more task slots than cores; batch reads beside the stream should not "
-        "be cut into as many pieces.",
-        "none on latency",
-    ),
-    Setting(
-        "spark.sql.streaming.stateStore.providerClass",
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        "Real time needs RocksDB; the same in micro-batch lets one checkpoint serve both modes.",
-        "needed to change modes",
-    ),
-    Setting(
-        "spark.sql.streaming.stateStore.checkpointFormatVersion",
-        "2",
-        "Real time needs state checkpoints of format 2; as above.",
-        "needed to change modes",
+        "spark.driver.memory",
+        "2g",
+        "Room for young objects to die in.",
+        without="1g",
     ),
     Setting(
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
         "true",
         "An epoch commits its changes instead of a whole snapshot.",
-        "shorter epoch boundary with large state",
-    ),
-    Setting(
-        "spark.sql.session.timeZone",
-        "UTC",
-        "Timestamps in JSON mean the same on every machine.",
-        "none on latency",
+        without="false",
     ),
     Setting(
         "spark.sql.adaptive.enabled",
         "false",
-        "A streaming plan is fixed; adaptive planning only adds work at each epoch.",
-        "shorter planning",
+        "A streaming plan is fixed; adaptive planning would only be asked in vain at each epoch.",
+        without="true",
     ),
     Setting(
         "spark.ui.enabled",
         "false",
         "The Spark UI listens on a port and keeps history in memory; set it to true to have it.",
-        "less memory and start-up time",
+        without="true",
+    ),
+    Setting(
+        "spark.sql.streaming.stateStore.providerClass",
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "Real time needs RocksDB; the same in micro-batch lets one checkpoint serve both modes.",
+    ),
+    Setting(
+        "spark.sql.streaming.stateStore.checkpointFormatVersion",
+        "2",
+        "Real time needs state checkpoints of format 2; as above.",
+    ),
+    Setting(
+        "spark.default.parallelism",
+        str(os.cpu_count() or 2),
+        "The number of cores: a local session has more task slots than cores, and batch reads "
+        "beside the stream should not be cut into as many pieces.",
+    ),
+    Setting(
+        "spark.sql.session.timeZone",
+        "UTC",
+        "Timestamps in JSON mean the same on every machine.",
     ),
     Setting(
         "spark.ui.showConsoleProgress",
         "false",
         "A real-time stage never ends, so its progress bar says nothing.",
-        "none on latency",
-    ),
-    Setting(
-        "spark.driver.memory",
-        "2g",
-        "Room for young objects to die in; one gigabyte, Spark's default, collects twice as often.",
-        "fewer pauses at p99",
     ),
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eagre.config import LOOPBACK
 from eagre.jvm import class_path, companion_jar, find_java
 from eagre.jvm.spark_home import spark_jars
-from eagre.profile import PROFILE, Setting
+from eagre.profile import COLLECTOR, PROFILE, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         _keep_on_loopback(builder, stated)
     jars = [*class_path("spark", log.info), companion_jar()]
     builder.config("spark.jars", _appended(stated.get("spark.jars", ""), jars))
-    builder.config("spark.driver.extraJavaOptions", _java_options(stated))
+    builder.config(COLLECTOR.key, _java_options(stated))
     for setting in PROFILE:
         _apply(builder, setting, stated)
     return builder
@@ -108,8 +108,8 @@ def _appended(stated: str, jars: list[Path]) -> str:
 
 def _java_options(stated: Mapping[str, str]) -> str:
     """Choose the collector, unless the user did."""
-    own = stated.get("spark.driver.extraJavaOptions", "")
-    return own if "-XX:+Use" in own else f"-XX:+UseParallelGC {own}".strip()
+    own = stated.get(COLLECTOR.key, "")
+    return own if "-XX:+Use" in own else f"{COLLECTOR.value} {own}".strip()
 
 
 def _apply(builder: Any, setting: Setting, stated: Mapping[str, str]) -> None:  # noqa: ANN401

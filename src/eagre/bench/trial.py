@@ -6,9 +6,10 @@ import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eagre.bench import load, meter
@@ -42,6 +43,7 @@ class Trial:
         rate: Records per second.
         warmup: Seconds before the measurement.
         seconds: Seconds measured.
+        settings: More Spark settings.
     """
 
     app: Path
@@ -52,6 +54,7 @@ class Trial:
     rate: float
     warmup: float
     seconds: float
+    settings: dict[str, str] = field(default_factory=dict)
 
     def run(
         self, brokers: str, scratch: Path, on_second: Callable[[dict[str, float]], None]
@@ -105,7 +108,8 @@ class Trial:
             app=str(self.app),
             mode=self.mode,
             every=self.every,
-            checkpoint=str(scratch / "checkpoints" / self.mode),
+            checkpoint=tempfile.mkdtemp(dir=scratch),
+            settings=self.settings,
         )
         pipeline = _Pipeline(spec, brokers, scratch / "logs")
         try:
