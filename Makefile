@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint profile clean
+.PHONY: help setup demo test lint docs profile clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -23,6 +23,9 @@ lint: setup $(VENV)/.dev  ## style, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+docs: setup  ## write the command reference
+	@$(BIN)/python -m eagre.cli.reference > docs/cli.md
+
 profile: setup  ## measure the latency profile, setting by setting, into docs/profile.md
 	@$(BIN)/python -m eagre.bench.ablation
 
@@ -37,6 +40,7 @@ $(VENV)/bin/python:
 # The build backend and PySpark go in first, so that the companion is compiled against the very
 # PySpark it will run with and not against a second copy of 400 MB in an isolated build.
 $(VENV)/.ready: pyproject.toml hatch_build.py $(shell find jvm-companion -name '*.java') | $(VENV)/bin/python
+	@PYTHONPATH=src $(BIN)/python -m eagre.jvm
 	@echo "eagre: installing PySpark (400 MB, some minutes the first time)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check "hatchling>=1.26" editables "pyspark>=4.3.0,<4.4"
 	@echo "eagre: building the companion and installing eagre"

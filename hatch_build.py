@@ -44,18 +44,12 @@ def build() -> Path:
 def compile_into(classes: Path) -> None:
     """Run javac."""
     sys.path.insert(0, str(ROOT / "src"))
-    from eagre.jvm.java import find_java
+    from eagre.jvm.java import find_jdk
     from eagre.jvm.spark_home import spark_jars
 
-    javac = find_java().home / "bin" / "javac"
-    if not javac.exists():
-        raise SystemExit(
-            f"{javac.parent.parent} is a Java runtime without a compiler; building Eagre needs a "
-            "JDK (Debian: apt-get install openjdk-17-jdk-headless). Installing a wheel does not."
-        )
     sources = sorted(str(path) for path in SOURCES.rglob("*.java"))
     command = [
-        str(javac),
+        str(find_jdk().javac),
         *("--release", "17"),
         *("-cp", f"{spark_jars()}/*"),
         *("-d", str(classes)),

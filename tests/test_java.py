@@ -72,6 +72,17 @@ def test_an_unfit_java_is_refused_by_name(
     assert "install a JDK 17, 21 or 25" in refused.value.hint
 
 
+def test_a_build_takes_the_newest_java_with_a_compiler(machine):
+    older = machine("jdk-17", "17.0.15")
+    (older / "bin" / "javac").touch()
+    newer = machine("jre-25", "25.0.3")
+    assert java.find_java().home == newer
+    assert java.find_jdk().home == older
+    (older / "bin" / "javac").unlink()
+    with pytest.raises(JvmError, match="JDK_NOT_FOUND: building Eagre needs a Java compiler"):
+        java.find_jdk()
+
+
 def test_no_java_at_all(machine):
     with pytest.raises(JvmError, match="JAVA_NOT_FOUND: no Java was found"):
         java.find_java()

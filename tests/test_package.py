@@ -38,7 +38,7 @@ def test_the_wheel_holds_what_git_holds(wheel):
 
 def test_help_answers_in_half_a_second_without_a_jvm(cli, tmp_path):
     tries = []
-    for _ in range(3):
+    for _ in range(5):
         began = time.monotonic()
         done = cli.ok("--help", JAVA_HOME=str(tmp_path), PATH=str(tmp_path))
         tries.append(time.monotonic() - began)

@@ -48,7 +48,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         _keep_on_loopback(builder, stated)
     jars = [*class_path("spark", log.info), companion_jar()]
     builder.config("spark.jars", _appended(stated.get("spark.jars", ""), jars))
-    builder.config(COLLECTOR.key, _java_options(stated))
+    for key in (COLLECTOR.key, COLLECTOR.key.replace("driver", "executor")):
+        builder.config(key, _java_options(stated.get(key, "")))
     for setting in PROFILE:
         _apply(builder, setting, stated)
     return builder
@@ -106,9 +107,8 @@ def _appended(stated: str, jars: list[Path]) -> str:
     return ",".join(dict.fromkeys([*present, *map(str, jars)]))
 
 
-def _java_options(stated: Mapping[str, str]) -> str:
+def _java_options(own: str) -> str:
     """Choose the collector, unless the user did."""
-    own = stated.get(COLLECTOR.key, "")
     return own if "-XX:+Use" in own else f"{COLLECTOR.value} {own}".strip()
 
 

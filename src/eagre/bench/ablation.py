@@ -37,14 +37,15 @@ What `eg.configure` and `eg.session` set, unless you did. Your own settings, in 
 {table}
 
 Measured on {date}, {cores} cores, by `make profile`: count and sum per key, {rate:,.0f} records/s,
-epochs of {epoch} with their boundaries in the figures, medians of {rounds} rounds of {seconds:.0f} s.
-*Without* is Spark's default (for the shuffle partitions 8, since 200 need as many slots). The profile
-measured twice differs by itself: p50 {base[p50_ms]:.1f} and {again[p50_ms]:.1f} ms, p99
-{base[p99_ms]:.0f} and {again[p99_ms]:.0f} ms; smaller differences mean nothing.
+epochs of {epoch} with their boundaries in the figures, medians of {rounds} rounds of
+{seconds:.0f} s. *Without* is Spark's default (for the shuffle partitions 8, since 200 need as many
+slots). The profile measured twice differs by itself: p50 {base[p50_ms]:.1f} and
+{again[p50_ms]:.1f} ms, p99 {base[p99_ms]:.0f} and {again[p99_ms]:.0f} ms; smaller differences mean
+nothing.
 
-Beside the table: `kafka.linger.ms=0` on the sink's producer (a producer that lingers adds its wait to
-every record); Spark's ports, its UI included, on 127.0.0.1 in local mode; 64 task slots (threads)
-where no master is named.
+Beside the table: `kafka.linger.ms=0` on the sink's producer (a producer that lingers adds its wait
+to every record); Spark's ports, its UI included, on 127.0.0.1 in local mode; 64 task slots
+(threads) where no master is named.
 """
 
 Figures = dict[str, float]

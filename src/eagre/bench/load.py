@@ -7,8 +7,10 @@ on, and the stall is in the latencies instead of being left out of them.
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import sys
+import threading
 import time
 from dataclasses import asdict, dataclass
 from random import Random
@@ -112,9 +114,21 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
+def request() -> dict[str, Any]:
+    """Read what to do from standard input; when that ends, the parent is gone, and so are we."""
+    line = json.loads(sys.stdin.readline())
+
+    def tether() -> None:
+        sys.stdin.read()
+        os._exit(1)
+
+    threading.Thread(target=tether, daemon=True).start()
+    return dict(line)
+
+
 def main() -> None:
     """Read a ``Load`` as JSON from standard input, send it, print what was sent."""
-    load = Load(**json.loads(sys.stdin.readline()))
+    load = Load(**request())
     sys.stdout.write(json.dumps(Generator(load).run()) + "\n")
 
 

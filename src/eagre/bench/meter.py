@@ -8,7 +8,7 @@ from array import array
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from eagre.bench.load import now_us
+from eagre.bench.load import now_us, request
 from eagre.latency import Histogram
 
 CONSUMER = {
@@ -128,7 +128,7 @@ def _percentiles(latencies: array[int]) -> dict[str, float]:
 
 def main() -> None:
     """Read a ``Measurement`` as JSON from standard input; print seconds, then the total."""
-    what = Measurement(**json.loads(sys.stdin.readline()))
+    what = Measurement(**request())
     sys.stdout.write(json.dumps({"total": Meter(what).run()}) + "\n")
 
 

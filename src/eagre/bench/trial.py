@@ -71,7 +71,7 @@ class Trial:
             loading = _start(load, load.to_json(self._load(brokers, begin)))
             try:
                 total = _follow(measuring, pipeline, on_second)
-                sent = json.loads(loading.communicate(timeout=meter.GRACE_SECONDS)[0])
+                sent = _last_word(loading)
             finally:
                 _end(measuring)
                 _end(loading)
@@ -127,7 +127,10 @@ def warm_broker(brokers: str, events: Path, rate: float, seconds: float) -> None
         topics.create(topic, 1)
     begin = load.now_us() + LEAD_US
     loading = _start(load, load.to_json(load.Load(brokers, str(events), rate, seconds, begin)))
-    loading.communicate()
+    try:
+        _last_word(loading)
+    finally:
+        _end(loading)
 
 
 class _Pipeline:
@@ -202,6 +205,14 @@ def _follow(
         pipeline.require_alive()
         on_second(report["second"])
     raise PipelineFailed("METER_ENDED", "the meter ended without a result.")
+
+
+def _last_word(process: subprocess.Popen[str]) -> dict[str, float]:
+    """Wait for what a process prints at its end; its standard input stays open until then."""
+    text = process.stdout.read() if process.stdout else ""
+    if not text:
+        raise PipelineFailed("GENERATOR_ENDED", "the load generator ended without a result.")
+    return dict(json.loads(text))
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -66,6 +66,11 @@ class Java:
         return self.home / "bin" / "java"
 
     @property
+    def javac(self) -> Path:
+        """The compiler, which a mere runtime lacks."""
+        return self.home / "bin" / "javac"
+
+    @property
     def refusal(self) -> str:
         """Why Spark 4.3 cannot run on it, or an empty string."""
         if self.version not in JAVA_VERSIONS:
@@ -81,13 +86,36 @@ def find_java() -> Java:
     Raises:
         JvmError: There is none, or ``JAVA_HOME`` names one that Spark cannot run on.
     """
+    return max(_fitting(), key=lambda java: java.version)
+
+
+def find_jdk() -> Java:
+    """Find the Java to build the companion with: one that has a compiler.
+
+    Raises:
+        JvmError: There is none.
+    """
+    fit = _fitting()
+    jdks = [java for java in fit if java.javac.exists()]
+    if not jdks:
+        found = ", ".join(str(java.home) for java in fit)
+        raise JvmError(
+            "JDK_NOT_FOUND",
+            f"building Eagre needs a Java compiler, and there is none in {found}.",
+            hint=f"{_INSTALL}; an installed wheel needs none.",
+        )
+    return max(jdks, key=lambda java: java.version)
+
+
+def _fitting() -> list[Java]:
+    """Give every Java that fits; at least one."""
     stated = os.environ.get("JAVA_HOME")
     if stated:
-        return _accept_stated(Path(stated))
+        return [_accept_stated(Path(stated))]
     found = list(_installed(_candidates()))
     fit = [java for java in found if not java.refusal]
     if fit:
-        return max(fit, key=lambda java: java.version)
+        return fit
     if not found:
         raise JvmError("JAVA_NOT_FOUND", "no Java was found on this machine.", hint=f"{_INSTALL}.")
     raise _unfit("no Java on this machine fits Spark 4.3", found)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from eagre.config import interval_ms
 from eagre.delivery import Checkpoint
-from eagre.errors import EagreError, SettingsError
+from eagre.errors import EagreError, PipelineFailed, SettingsError
 from eagre.jvm import gateway
 from eagre.pipeline import DEFAULT_EVERY, Pipeline
 from eagre.runtime.app import raised
@@ -84,7 +84,7 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:  # noqa: BLE001  (the child's last word, whatever happened)
         traceback.print_exc()
-        parent.tell("failed", code="QUERY_FAILED", problem=gateway.reason(error), hint="")
+        parent.tell("failed", code="UNEXPECTED", problem=gateway.reason(error), hint="")
         sys.exit(1)
 
 
@@ -103,7 +103,7 @@ def run(spec: RunSpec, parent: Parent) -> None:
     """Run one pipeline from its session to its end.
 
     Raises:
-        EagreError: Something of app, topics, checkpoint or session is not as it must be.
+        EagreError: App, topics, checkpoint or session are not as they must be, or the query failed.
     """
     parent.tell("phase", text="starting Spark")
     spark = session(spec.pipeline or "eagre", spec.master, **spec.settings)
@@ -126,8 +126,14 @@ def run(spec: RunSpec, parent: Parent) -> None:
         pipeline, brokers, checkpoint, mode=spec.mode, start=spec.start, say=parent.say
     )
     _require_slots(spark, pipeline, ground, spec.mode)
-    run = Run(spark, pipeline, spec, ground, parent, app.path.resolve())
-    run.until_end(run.start(brokers, str(checkpoint.path)))
+    query = Run(spark, pipeline, spec, ground, parent, app.path.resolve())
+    try:
+        query.until_end(query.start(brokers, str(checkpoint.path)))
+    except EagreError:
+        raise
+    except Exception as error:
+        problem = f"pipeline {pipeline.name!r} failed: {gateway.reason(error)}"
+        raise PipelineFailed("QUERY_FAILED", problem) from error
 
 
 def _require_slots(spark: SparkSession, pipeline: Pipeline, ground: Ground, mode: str) -> None:

@@ -1,0 +1,94 @@
+"""What the documentation says is so: its code runs, its commands exist, its tables are current."""
+
+import doctest
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import eagre
+from eagre.cli import eagre as command_line
+from eagre.cli.reference import reference
+from eagre.profile import COLLECTOR, PROFILE
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language=""):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme_pipeline_passes_the_readme_test(tmp_path):
+    pipeline, test, _ = blocks("python")
+    (tmp_path / "score.py").write_text(pipeline)
+    (tmp_path / "test_score.py").write_text(test)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_score.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert "2 passed" in done.stdout, done.stdout
+    assert len(test.strip().splitlines()) <= 12
+
+
+def test_the_readmes_plain_pyspark_runs(eagre_harness, tmp_path):
+    for topic in ("payments", "large"):
+        if topic not in eagre_harness.topics.names():
+            eagre_harness.topics.create(topic, 1)
+    scope = {"brokers": eagre_harness.brokers, "checkpoint": str(tmp_path)}
+    exec(blocks("python")[2], scope)  # noqa: S102  (our own README)
+    try:
+        assert scope["query"].isActive
+    finally:
+        scope["query"].stop()
+
+
+def commands():
+    for block in blocks():
+        for line in block.splitlines():
+            for part in line.split("#")[0].split("|"):
+                if part.strip().startswith("eagre "):
+                    yield part.strip()
+
+
+@pytest.mark.parametrize("line", sorted(set(commands())))
+def test_the_readmes_commands_exist(line):
+    words = shlex.split(line)[1:]
+    command = command_line
+    while hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    command.make_context(line, words)
+
+
+def test_the_command_reference_is_current():
+    assert (ROOT / "docs" / "cli.md").read_text() == reference(), "run `make docs`"
+
+
+def test_the_profile_page_holds_the_profile():
+    page = (ROOT / "docs" / "profile.md").read_text()
+    for setting in (*PROFILE, COLLECTOR):
+        value = "cores" if setting.key == "spark.default.parallelism" else setting.value
+        assert f"| `{setting.key}` | `{value}` | {setting.reason} |" in page, "run `make profile`"
+
+
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(eagre.__path__, "eagre.")
+    if "__main__" not in module.name
+    and not re.search(r"templates\.|plugin|bench\.count", module.name)
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name):
+    failed, _ = doctest.testmod(import_module(name))
+    assert failed == 0
