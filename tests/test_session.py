@@ -42,12 +42,12 @@ def test_the_users_settings_win_and_are_reported_once(builder, caplog):
 
 def test_spark_defaults_conf_wins_as_well(builder, tmp_path, monkeypatch):
     (tmp_path / "spark-defaults.conf").write_text(
-        "# a comment\nspark.sql.shuffle.partitions  5\nspark.driver.memory=3g\n"
+        "# a comment\nspark.sql.shuffle.partitions  5\nspark.ui.enabled=true\n"
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     stated = options(eg.configure(builder))
     assert "spark.sql.shuffle.partitions" not in stated
-    assert "spark.driver.memory" not in stated
+    assert "spark.ui.enabled" not in stated
 
 
 def test_jars_are_appended(builder):
@@ -71,7 +71,7 @@ def test_a_cluster_is_not_bound_to_loopback(builder):
 def test_sparks_ports_are_on_loopback(eagre_spark):
     import psutil
 
-    jvm = [p for p in psutil.Process().children() if "java" in p.name()][0]  # noqa: RUF015
+    [jvm] = [p for p in psutil.Process().children() if any("SparkSubmit" in a for a in p.cmdline())]
     listening = [c.laddr for c in jvm.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
     assert listening
     assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}

@@ -50,28 +50,15 @@ PROFILE = (
         without="8",
     ),
     Setting(
-        "spark.driver.memory",
-        "2g",
-        "Room for young objects to die in.",
-        without="1g",
-    ),
-    Setting(
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
         "true",
         "An epoch commits its changes instead of a whole snapshot.",
         without="false",
     ),
     Setting(
-        "spark.sql.adaptive.enabled",
-        "false",
-        "A streaming plan is fixed; adaptive planning would only be asked in vain at each epoch.",
-        without="true",
-    ),
-    Setting(
         "spark.ui.enabled",
         "false",
         "The Spark UI listens on a port and keeps history in memory; set it to true to have it.",
-        without="true",
     ),
     Setting(
         "spark.sql.streaming.stateStore.providerClass",
