@@ -87,3 +87,23 @@ def test_the_companion_answers_the_handshake(eagre_spark, monkeypatch):
 
 def test_slots_of_a_local_session(eagre_spark):
     assert gateway.slots(eagre_spark) == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[A_CLASS] It is so. SQLSTATE: 22023;\nplan\n", "[A_CLASS] It is so.;"),
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+            "[USER_RAISED_EXCEPTION] no. SQLSTATE: P0001 SQLSTATE: XXKST",
+            "[USER_RAISED_EXCEPTION] no.",
+        ),
+        (
+            "An error occurred while calling o1.start.\n: java.lang.RuntimeException: outer\n"
+            "\tat x.y\nCaused by: java.io.IOException: No space left on device\n\tat z",
+            "No space left on device",
+        ),
+    ],
+)
+def test_a_jvm_error_in_one_line(text, told):
+    assert gateway.reason(RuntimeError(text)) == told

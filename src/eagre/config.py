@@ -50,6 +50,15 @@ def spark_interval(text: str) -> str:
     return f"{interval_ms(text)} milliseconds"
 
 
+def counted(number: int, thing: str) -> str:
+    """Say how many of something there are.
+
+    >>> counted(1, "partition"), counted(2000, "record")
+    ('1 partition', '2,000 records')
+    """
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
 def cache_dir() -> Path:
     """Where jars are kept, once per user: ``EAGRE_CACHE``, or the system's cache folder."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -108,8 +108,9 @@ class Progress:
 
     def second(self, figures: Figures) -> None:
         """Show one second."""
-        if figures["records"]:
-            self._passed += 1
+        if not figures["records"]:
+            return
+        self._passed += 1
         stage = "warm-up" if self._passed <= self._warmup else "measuring"
         text = (
             f"{self._mode}: {stage} {min(self._passed, self._seconds):.0f} of {self._seconds:.0f} s"

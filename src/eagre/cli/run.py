@@ -12,7 +12,7 @@ import click
 
 from eagre.broker import EmbeddedBroker, Topics, registry
 from eagre.cli.console import say
-from eagre.config import project_dir
+from eagre.config import counted, project_dir
 from eagre.pipeline import MODES
 from eagre.runtime.app import App
 from eagre.runtime.spec import RunSpec
@@ -172,7 +172,9 @@ class Display:
     def _ended(self, name: str, event: Event) -> str:
         how = "drained" if event["drained"] else "all there was is done"
         first = self._runs[name].get("first")
-        rows = f", {event['written'] - first:,} records written" if first is not None else ""
+        rows = (
+            f", {counted(event['written'] - first, 'record')} written" if first is not None else ""
+        )
         return f"{how}{rows}"
 
     def _figures(self, run: dict[str, Any], event: Event) -> str:
@@ -186,7 +188,7 @@ class Display:
             run["written"], run["at"] = written, now
         if event["lag"] is not None:
             parts.append(f"{event['lag']:,} behind")
-        parts.append(f"{event['epochs']:,} commits")
+        parts.append(counted(event["epochs"], "commit"))
         if "until" in run:
             parts.append(f"draining {max(0.0, run['until'] - now):.0f} s")
         return " · ".join(parts)

@@ -12,7 +12,7 @@ import click
 
 from eagre.broker import Topics, registry
 from eagre.cli.console import say, table
-from eagre.config import project_dir
+from eagre.config import counted, project_dir
 from eagre.delivery import Checkpoint
 from eagre.errors import BrokerError, SettingsError
 
@@ -71,7 +71,7 @@ def create(
     """Create a topic."""
     pairs = dict(_pair(setting) for setting in settings)
     _topics(brokers, config).create(name, partitions, pairs)
-    say(f"created topic {name!r} with {partitions} partition(s)")
+    say(f"created topic {name!r} with {counted(partitions, 'partition')}")
 
 
 @topic.command()
@@ -130,7 +130,7 @@ def produce(
         value = line.rstrip(b"\r\n")
         sender.send(name, _key(value, key, number + 1) if key else None, value)
     sender.finish()
-    say(f"wrote {sender.acknowledged:,} records to {name!r}")
+    say(f"wrote {counted(sender.acknowledged, 'record')} to {name!r}")
 
 
 @topic.command()

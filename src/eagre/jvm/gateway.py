@@ -71,7 +71,13 @@ def reason(error: BaseException) -> str:
     causes = re.findall(r"^Caused by: (?:[\w.$]+(?:Exception|Error)): (.+)$", text, re.MULTILINE)
     first = re.sub(r"^An error occurred while calling [^\n]*\n:\s*", "", text).strip()
     line = causes[-1] if causes else first.split("\n", 1)[0]
-    return re.sub(r"^[\w.$]+(?:Exception|Error): ", "", line).strip()
+    for noise in (
+        r"^[\w.$]+(?:Exception|Error): ",
+        r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ",
+        r" SQLSTATE: \w{5}",
+    ):
+        line = re.sub(noise, "", line)
+    return line.strip()
 
 
 def _java_query(query: StreamingQuery) -> Any:  # noqa: ANN401  (a py4j object)

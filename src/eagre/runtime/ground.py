@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from eagre.broker import Topic, Topics
+from eagre.config import counted
 from eagre.delivery import Binding, Checkpoint
 from eagre.errors import BrokerError, SettingsError
 
@@ -111,7 +112,7 @@ def _existing(
         for name in end.topics:
             if name not in found:
                 _create(topics, end, name)
-                say(f"created topic {name!r} with {end.partitions} partition(s)")
+                say(f"created topic {name!r} with {counted(end.partitions, 'partition')}")
     return topics.describe(name for end in ends for name in end.topics)
 
 
