@@ -94,13 +94,17 @@ def test_slots_of_a_local_session(eagre_spark):
     [
         ("[A_CLASS] It is so. SQLSTATE: 22023;\nplan\n", "[A_CLASS] It is so.;"),
         (
-            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
-            "[USER_RAISED_EXCEPTION] no. SQLSTATE: P0001 SQLSTATE: XXKST",
+            (
+                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+                "[USER_RAISED_EXCEPTION] no. SQLSTATE: P0001 SQLSTATE: XXKST"
+            ),
             "[USER_RAISED_EXCEPTION] no.",
         ),
         (
-            "An error occurred while calling o1.start.\n: java.lang.RuntimeException: outer\n"
-            "\tat x.y\nCaused by: java.io.IOException: No space left on device\n\tat z",
+            (
+                "An error occurred while calling o1.start.\n: java.lang.RuntimeException: outer\n"
+                "\tat x.y\nCaused by: java.io.IOException: No space left on device\n\tat z"
+            ),
             "No space left on device",
         ),
     ],
