@@ -130,7 +130,7 @@ def test_drop_duplicates(run_in_both_modes):
 
 
 def test_rows_are_routed_by_the_topic_column(run_in_both_modes):
-    @eg.pipeline(source=source("route-in"), sink=eg.Kafka(("route-large", "route-small")))
+    @eg.pipeline(source=source("route-in"), sink=eg.Kafka(["route-large", "route-small"]))
     def route(df):
         large = F.when(F.col("amount") >= 300, "route-large").otherwise("route-small")
         return df.select("amount", large.alias("topic"))

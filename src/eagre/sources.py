@@ -10,7 +10,7 @@ from eagre.config import spark_interval
 from eagre.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -55,7 +55,7 @@ class Kafka:
         options: Options of Spark's Kafka connector, ``kafka.*`` client settings among them.
     """
 
-    topic: str | tuple[str, ...]
+    topic: str | Sequence[str]
     _: KW_ONLY
     schema: str | StructType | None = None
     format: Format = "json"
@@ -70,8 +70,6 @@ class Kafka:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.topic, str):
-            object.__setattr__(self, "topic", tuple(self.topic))
         if not self.topics or not all(self.topics):
             raise SettingsError("TOPIC_MISSING", "eg.Kafka needs the name of a topic.")
         if self.format not in get_args(Format):
@@ -89,7 +87,7 @@ class Kafka:
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics, also where there is only one."""
-        return (self.topic,) if isinstance(self.topic, str) else self.topic
+        return (self.topic,) if isinstance(self.topic, str) else tuple(self.topic)
 
     @property
     def name(self) -> str:
