@@ -35,11 +35,13 @@ clean:  ## remove everything that was built here
 $(VENV)/bin/python:
 	@echo "eagre: creating the virtual environment in $(VENV)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "eagre needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; name another with: make PYTHON=python3.12 ...")'
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 # The build backend and PySpark go in first, so that the companion is compiled against the very
 # PySpark it will run with and not against a second copy of 400 MB in an isolated build.
-$(VENV)/.ready: pyproject.toml hatch_build.py $(shell find jvm-companion -name '*.java') | $(VENV)/bin/python
+BUILT_FROM := pyproject.toml hatch_build.py src/eagre/__init__.py src/eagre/jvm/ivy.xml \
+	src/eagre/jvm/jars.lock $(shell find jvm-companion -name '*.java')
+$(VENV)/.ready: $(BUILT_FROM) | $(VENV)/bin/python
 	@PYTHONPATH=src $(BIN)/python -m eagre.jvm
 	@echo "eagre: installing PySpark (400 MB, some minutes the first time)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check "hatchling>=1.26" editables "pyspark>=4.3.0,<4.4"

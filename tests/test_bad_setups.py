@@ -161,7 +161,7 @@ def test_checkpoints_that_cannot_be_used(cli, checkpoint, eagre_broker):
     assert refusal().code == "CHECKPOINT_BROKEN"
     refused(cli, cli("run", *args), "CHECKPOINT_BROKEN")
     refused(cli, cli("checkpoint", "show", "setup"), "CHECKPOINT_BROKEN")
-    cli.ok("checkpoint", "reset", "setup", "--yes")
+    cli.ok("checkpoint", "reset", "setup", given="y\n")
     assert not folder.exists()
 
 

@@ -112,10 +112,31 @@ def test_windows_with_watermark(run_in_both_modes, slide, windows):
     def window(df):
         return df.groupBy(F.window("at", "10 seconds", slide)).count()
 
-    final = last_by(run_in_both_modes(window, ROWS), "window")
-    counts = sorted(row["count"] for row in final.values())
+    final = last_by(run_in_both_modes(window, ROWS), "window").values()
+    counts = {row["window"]["start"][14:19]: row["count"] for row in final}
+    step = 5 if slide else 10
+    first = -5 if slide else 0
+    expected = {start: min(start + 10, 60) - max(start, 0) for start in range(first, 60, step)}
     assert len(counts) == windows
-    assert sum(counts) == len(ROWS) * (2 if slide else 1)
+    assert counts == {
+        f"{start // 60 % 60:02d}:{start % 60:02d}": n for start, n in expected.items()
+    }
+
+
+@pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+@pytest.mark.parametrize("watermark", ["1 second", "1 day"])
+def test_the_watermark_drops_what_is_too_late(run_pipeline, tmp_path, mode, watermark):
+    name = f"late-{mode}-{watermark}".replace(" ", "-")
+    timed = source(f"{name}-in", event_time="at", watermark=watermark)
+
+    @eg.pipeline(source=timed, sink=eg.Kafka(f"{name}-out"))
+    def window(df):
+        return df.groupBy(F.window("at", "10 seconds")).count()
+
+    run_pipeline(window, ROWS, mode=mode, checkpoint=tmp_path)
+    run_pipeline(window, [payment("c", 1.0, second=60)], mode=mode, checkpoint=tmp_path)
+    late = run_pipeline(window, [payment("c", 1.0, second=3)], mode=mode, checkpoint=tmp_path)
+    assert [row["count"] for row in late] == ([] if watermark == "1 second" else [11])
 
 
 def test_drop_duplicates(run_in_both_modes):

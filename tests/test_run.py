@@ -136,6 +136,23 @@ def test_several_pipelines_of_a_file_run_in_processes_of_their_own(cli, run):
     wait_until(lambda: not processes_of(cli.folder), 10, "a process was left behind")
 
 
+def test_a_spark_process_that_is_killed_ends_the_run_and_drains_the_others(cli, run):
+    text = APP.format(name="killed", body='where("n > 0")') + APP.format(
+        name="other", body='where("n > 1")'
+    )
+    both = run(cli.app(text), "--every", "5 seconds")
+    both.wait_for("killed: running")
+    both.wait_for("other: running")
+    children = [p for p in processes_of(cli.folder) if "eagre.runtime.child" in p.cmdline()]
+    min(children, key=lambda p: p.create_time()).kill()
+    assert both.process.wait(60) == 1, both.said
+    assert both.has(
+        "killed: SPARK_ENDED: the Spark process of pipeline 'killed' ended with code -9"
+    )
+    assert both.has("other: drained")
+    wait_until(lambda: not processes_of(cli.folder), 10, "a process was left behind")
+
+
 @pytest.mark.parametrize("how", ["second signal", "kill"])
 def test_an_abrupt_end_leaves_no_process(cli, run, how):
     one = run(cli.app(APP.format(name="abrupt", body='where("n > 0")')))

@@ -43,11 +43,23 @@ def test_the_users_settings_win_and_are_reported_once(builder, caplog):
 def test_spark_defaults_conf_wins_as_well(builder, tmp_path, monkeypatch):
     (tmp_path / "spark-defaults.conf").write_text(
         "# a comment\nspark.sql.shuffle.partitions  5\nspark.ui.enabled=true\n"
+        "spark.driver.extraJavaOptions  -Dlog4j.file=x -XX:+UseStringDeduplication\n"
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     stated = options(eg.configure(builder))
     assert "spark.sql.shuffle.partitions" not in stated
     assert "spark.ui.enabled" not in stated
+    assert stated["spark.driver.extraJavaOptions"] == (
+        "-XX:+UseParallelGC -Dlog4j.file=x -XX:+UseStringDeduplication"
+    )
+
+
+def test_submit_arguments_win_as_well(builder, monkeypatch):
+    arguments = "--master local[5] --conf spark.sql.shuffle.partitions=7 pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    stated = options(eg.configure(builder))
+    assert stated["spark.master"] == "local[5]"
+    assert "spark.sql.shuffle.partitions" not in stated
 
 
 def test_jars_are_appended(builder):

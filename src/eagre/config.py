@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 from eagre.errors import SettingsError
@@ -48,6 +49,24 @@ def spark_interval(text: str) -> str:
     '300000 milliseconds'
     """
     return f"{interval_ms(text)} milliseconds"
+
+
+def timestamp_ms(text: str) -> int:
+    """Read an ISO 8601 time, of UTC unless it says otherwise, as milliseconds since 1970.
+
+    >>> timestamp_ms("2026-01-01T00:00:07Z"), timestamp_ms("2026-01-01T01:00:07+01:00")
+    (1767225607000, 1767225607000)
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SettingsError(
+            "START_MALFORMED",
+            f"a start must be earliest, latest or an ISO 8601 time, not {text!r}.",
+            hint="write for example 2026-11-15T08:30:00Z.",
+        ) from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)
 
 
 def counted(number: int, thing: str) -> str:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shlex
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +34,8 @@ and shuffle partition holds one for as long as the query runs, and most of them 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Prepare any session builder for real time; call it last, before ``getOrCreate``.
 
-    Appends to ``spark.jars``, never replaces it. A setting that the builder or
-    ``spark-defaults.conf`` already holds is left alone and reported once.
+    Appends to ``spark.jars``, never replaces it. A setting that the builder,
+    ``spark-defaults.conf`` or ``PYSPARK_SUBMIT_ARGS`` already holds is left alone, and reported once.
 
     >>> from pyspark.sql import SparkSession
     >>> spark = configure(SparkSession.builder.master("local[4]")).getOrCreate()  # doctest: +SKIP
@@ -41,7 +44,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         JvmError: No fitting Java, Spark or jars.
     """
     _prepare_environment()
-    stated = {**_spark_defaults(), **_stated(builder)}
+    stated = {**_spark_defaults(), **_submit_arguments(), **_stated(builder)}
     master = stated.get("spark.master", f"local[{LOCAL_SLOTS}]")
     builder.master(master)
     if master.startswith("local"):
@@ -90,8 +93,21 @@ def _spark_defaults() -> dict[str, str]:
         lines = (Path(folder) / "spark-defaults.conf").read_text().splitlines()
     except OSError:
         return {}
-    pairs = (line.replace("=", " ", 1).split(None, 1) for line in map(str.strip, lines) if line)
-    return {pair[0]: pair[1] for pair in pairs if len(pair) > 1 and not pair[0].startswith("#")}
+    pairs = (re.match(r"\s*([^#\s=:][^\s=:]*)[\s=:]+(.*\S)", line) for line in lines)
+    return {pair[1]: pair[2] for pair in pairs if pair}
+
+
+def _submit_arguments() -> dict[str, str]:
+    """Read ``--master`` and ``--conf`` from ``PYSPARK_SUBMIT_ARGS``."""
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    stated = {}
+    for option, value in pairwise(words):
+        if option == "--master":
+            stated["spark.master"] = value
+        elif option in ("--conf", "-c") and "=" in value:
+            key, _, setting = value.partition("=")
+            stated[key] = setting
+    return stated
 
 
 def _keep_on_loopback(builder: SparkSession.Builder, stated: Mapping[str, str]) -> None:
@@ -109,7 +125,7 @@ def _appended(stated: str, jars: list[Path]) -> str:
 
 def _java_options(own: str) -> str:
     """Choose the collector, unless the user did."""
-    return own if "-XX:+Use" in own else f"{COLLECTOR.value} {own}".strip()
+    return own if re.search(r"-XX:\+Use\w*GC\b", own) else f"{COLLECTOR.value} {own}".strip()
 
 
 def _apply(builder: Any, setting: Setting, stated: Mapping[str, str]) -> None:  # noqa: ANN401

@@ -6,7 +6,7 @@ import json
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
-from eagre.config import spark_interval
+from eagre.config import spark_interval, timestamp_ms
 from eagre.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class Kafka:
             is read from the record's key, unless the schema has it.
         headers: Read the record's headers into a ``headers`` column. A sink writes such a column
             whenever the row has one.
-        event_time: The timestamp column that event time and the watermark go by.
-        watermark: How much disorder to wait for, such as ``"10 seconds"``; needs ``event_time``.
+        event_time: The timestamp column that the watermark goes by.
+        watermark: How much disorder to wait for: ``"10 seconds"``. Goes with ``event_time``.
         starting: Where a fresh checkpoint begins: ``earliest``, ``latest``, or an ISO 8601 time.
         partitions: With how many partitions to create the topic where it does not exist.
         create: Whether it may be created.
@@ -77,11 +77,20 @@ class Kafka:
                 "FORMAT_UNKNOWN",
                 f"topic {self.name!r} must be json, string or bytes, not {self.format!r}.",
             )
-        if self.watermark and not self.event_time:
+        if bool(self.watermark) != bool(self.event_time):
             raise SettingsError(
-                "WATERMARK_WITHOUT_EVENT_TIME",
-                f"topic {self.name!r} has a watermark of {self.watermark} and no event_time.",
-                hint="name the timestamp column: event_time='...'.",
+                "WATERMARK_AND_EVENT_TIME",
+                f"topic {self.name!r} must have both an event_time and a watermark, or neither; it "
+                f"has {self.event_time!r} and {self.watermark!r}.",
+                hint="name the timestamp column and the disorder to wait for: "
+                "event_time='at', watermark='10 seconds'.",
+            )
+        stated = sorted(key for key in self.options if key.lower().startswith("starting"))
+        if stated:
+            raise SettingsError(
+                "START_AS_OPTION",
+                f"topic {self.name!r} says where to begin by the option {stated[0]}.",
+                hint="use starting='earliest', 'latest' or an ISO 8601 time, or --from.",
             )
 
     @property
@@ -129,15 +138,21 @@ class Kafka:
     ) -> dict[str, str]:
         """Give the options of Spark's Kafka source for a mode."""
         options = {
-            "kafka.bootstrap.servers": self.cluster(brokers),
-            "subscribe": ",".join(self.topics),
-            "startingOffsets": self.starting or "latest",
+            **self._starting_options(),
             "includeHeaders": str(self.headers).lower(),
             **self.options,
+            "kafka.bootstrap.servers": self.cluster(brokers),
+            "subscribe": ",".join(self.topics),
         }
         if mode != "real-time":
             return options
         return {key: v for key, v in options.items() if key not in REFUSED_IN_REAL_TIME}
+
+    def _starting_options(self) -> dict[str, str]:
+        start = self.starting or "latest"
+        if start in ("earliest", "latest"):
+            return {"startingOffsets": start}
+        return {"startingTimestamp": str(timestamp_ms(start))}
 
     def cluster(self, brokers: str | None = None) -> str:
         """Give the brokers to use.

@@ -10,6 +10,9 @@ from pathlib import Path
 from eagre.config import LOOPBACK, state_dir
 from eagre.errors import BrokerError
 
+_CLOCK_STEP_SECONDS = 60
+"""A process's start is told by the wall clock, which may have been set since."""
+
 
 @dataclass(frozen=True)
 class RunningBroker:
@@ -37,7 +40,8 @@ class RunningBroker:
     @property
     def alive(self) -> bool:
         """Whether it still runs."""
-        return born(self.pid) == self.born
+        now = born(self.pid)
+        return now is not None and abs(now - self.born) < _CLOCK_STEP_SECONDS
 
 
 def born(pid: int) -> float | None:
@@ -69,12 +73,20 @@ def running() -> list[RunningBroker]:
     """List the brokers that run, and forget those that do not."""
     found = []
     for path in sorted(_folder().glob("*.json")):
-        broker = RunningBroker(**json.loads(path.read_text()))
-        if broker.alive:
+        broker = _read(path)
+        if broker and broker.alive:
             found.append(broker)
         else:
             path.unlink(missing_ok=True)
     return found
+
+
+def _read(path: Path) -> RunningBroker | None:
+    """Read a broker's file; None where it just went, or was never whole."""
+    try:
+        return RunningBroker(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def serving(data: Path) -> RunningBroker | None:

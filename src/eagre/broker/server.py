@@ -89,21 +89,21 @@ class EmbeddedBroker:
         """
         port = self.port or free_port()
         require_free(port)
+        jars = [companion_jar(), *class_path("broker", self._say)]
         data = self._data_folder()
         properties = _write_properties(data, port, self._settings)
-        jars = [companion_jar(), *class_path("broker", self._say)]
         self._say(f"starting Kafka on {LOOPBACK}:{port}")
         with (data / "kafka.log").open("ab") as log:
             self._process = self._launch(jars, properties, log)
         self.port = port
         self.data = data
         atexit.register(self.stop)
+        self._register()
         try:
             self._await_ready()
         except BaseException:
             self.stop()
             raise
-        self._register()
         if self._background:
             self._let_go()
         return self

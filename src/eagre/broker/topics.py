@@ -118,11 +118,10 @@ class Topics:
             [new], request_timeout=self._timeout, operation_timeout=self._timeout
         )
         self.result(futures[name], f"topic {name!r} could not be created")
-        wait_until(
-            lambda: self._led(name, partitions),
-            self._timeout,
-            f"topic {name!r} was created, and its partitions have no leader yet.",
-        )
+        try:
+            wait_until(lambda: self._led(name, partitions), self._timeout, "")
+        except TimeoutError:
+            raise self._silent() from None
 
     def _led(self, name: str, partitions: int) -> bool:
         """Whether all partitions of a new topic have a leader that answers."""
@@ -174,13 +173,14 @@ class Topics:
         try:
             return self.admin.list_topics(timeout=self._timeout)
         except KafkaException as error:
-            raise BrokerError(
-                "BROKER_UNREACHABLE",
-                f"no Kafka broker answers at {self.brokers} within {self._timeout:g} s: "
-                f"{error.args[0].str()}.",
-                hint="check the address and that the cluster runs; `eagre broker start` starts "
-                "one here.",
-            ) from None
+            raise self._silent(f": {error.args[0].str()}") from None
+
+    def _silent(self, why: str = "") -> BrokerError:
+        return BrokerError(
+            "BROKER_UNREACHABLE",
+            f"no Kafka broker answers at {self.brokers} within {self._timeout:g} s{why}.",
+            hint="check the address and that the cluster runs; `eagre broker start` starts one.",
+        )
 
     def result(self, future: Any, what: str = "the cluster refused") -> Any:  # noqa: ANN401
         """Give what the cluster answered.
@@ -191,7 +191,9 @@ class Topics:
         from confluent_kafka import KafkaException
 
         try:
-            return future.result(timeout=self._timeout)
+            return future.result(timeout=2 * self._timeout)
+        except TimeoutError:
+            raise self._silent() from None
         except KafkaException as error:
             raise BrokerError(
                 "KAFKA_REFUSED",

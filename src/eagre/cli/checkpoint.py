@@ -11,6 +11,7 @@ import click
 from eagre.cli.console import say, write_json
 from eagre.config import project_dir
 from eagre.delivery import Checkpoint
+from eagre.errors import CheckpointError
 
 _FOLDER = click.argument("folder", metavar="DIR_OR_PIPELINE")
 
@@ -38,9 +39,8 @@ def show(folder: str, target: str | None) -> None:
 def reset(folder: str, yes: bool) -> None:
     """Remove a checkpoint, so that the next run begins afresh."""
     found = _find(folder)
-    described = found.describe() if not yes else {}
-    if described:
-        click.echo(_text(described))
+    if not yes:
+        click.echo(_whatever_it_holds(found))
         click.confirm("Remove it? Offsets and state are gone then.", abort=True)
     found.reset()
     say(f"removed {found.path}")
@@ -59,6 +59,16 @@ def copy(folder: str, target: Path) -> None:
 def _find(folder: str) -> Checkpoint:
     own = project_dir() / "checkpoints" / folder
     return Checkpoint(own if own.exists() else folder)
+
+
+def _whatever_it_holds(found: Checkpoint) -> str:
+    """Describe a checkpoint, also a broken one: removing it may be the repair."""
+    try:
+        return _text(found.describe())
+    except CheckpointError as error:
+        if not found.exists:
+            raise
+        return error.problem
 
 
 def _text(described: dict[str, Any]) -> str:

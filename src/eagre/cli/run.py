@@ -171,7 +171,7 @@ class Display:
 
     def _ended(self, name: str, event: Event) -> str:
         how = "drained" if event["drained"] else "all there was is done"
-        first = self._runs[name].get("first")
+        first = self._runs[name].get("first") if event["written"] is not None else None
         rows = (
             f", {counted(event['written'] - first, 'record')} written" if first is not None else ""
         )

@@ -210,7 +210,11 @@ class Run:
     def _over(self, query: StreamingQuery) -> bool:
         """Wait a second for the end; in one call, since the stream needs the cores."""
         query.awaitTermination(STATUS_SECONDS)
-        return gateway.ended(self.spark, query)
+        over = gateway.ended(self.spark, query)
+        failure = query.exception() if over else None
+        if failure is not None:
+            raise failure
+        return over
 
     def _caught_up(self, behind: int) -> str:
         seconds = time.monotonic() - self.started
@@ -223,7 +227,7 @@ class Run:
     def _lag(self, query: StreamingQuery) -> int | None:
         """Records not yet read: from this JVM's consumers, or from Spark's last progress."""
         lags = gateway.consumer_lag(self.spark)
-        if lags:
+        if len(lags) >= self.ground.source_partitions:
             return sum(lags.values())
         progress = query.lastProgress
         if not progress:

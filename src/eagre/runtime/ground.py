@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from eagre.broker import Topic, Topics
-from eagre.config import counted
+from eagre.config import counted, timestamp_ms
 from eagre.delivery import Binding, Checkpoint
-from eagre.errors import BrokerError, SettingsError
+from eagre.errors import BrokerError, CheckpointError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +78,11 @@ def prepare(
         {name: topic.id for name, topic in sources.items()},
         begin,
     )
-    if start and not fresh:
+    if start and (batch >= 0 or not fresh):
         say(f"--from {start} is left aside: checkpoint {checkpoint.path} says where to go on")
+    if fresh and batch >= 0:
+        _require_plausible(checkpoint, committed, topics)
+        say(f"checkpoint {checkpoint.path} was made without eagre run; from now on it is bound")
     binding = checkpoint.bind(now)
     return Ground(
         topics=topics,
@@ -90,6 +92,20 @@ def prepare(
         source_partitions=sum(topic.partitions for topic in sources.values()),
         resumed=batch,
     )
+
+
+def _require_plausible(checkpoint: Checkpoint, committed: Offsets, topics: Topics) -> None:
+    """Refuse an unbound checkpoint whose offsets the topics have not reached."""
+    for name, ends in topics.ends(committed).items():
+        ahead = [p for p, offset in committed[name].items() if offset > ends.get(p, 0)]
+        if ahead:
+            raise CheckpointError(
+                "CHECKPOINT_OTHER_TOPIC",
+                f"checkpoint {checkpoint.path} is at offset {committed[name][ahead[0]]} of "
+                f"{name}/{ahead[0]}, which ends at {ends.get(ahead[0], 0)}; it was made against "
+                "another topic or cluster.",
+                hint=f"start afresh on purpose with `eagre checkpoint reset {checkpoint.path}`.",
+            )
 
 
 def _one_cluster(pipeline: Pipeline, brokers: str | None) -> str:
@@ -133,20 +149,7 @@ def _begin(topics: Topics, source: Kafka, mode: Mode, start: str | None) -> Offs
         return topics.begins(source.topics)
     if wanted == "latest":
         return topics.ends(source.topics)
-    return topics.at(source.topics, _timestamp_ms(wanted))
-
-
-def _timestamp_ms(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise SettingsError(
-            "START_MALFORMED",
-            f"a start must be earliest, latest or an ISO 8601 time, not {text!r}.",
-            hint="write for example --from 2026-11-15T08:30:00Z.",
-        ) from None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return round(aware.timestamp() * 1000)
+    return topics.at(source.topics, timestamp_ms(wanted))
 
 
 def _grown(start: Offsets, sources: dict[str, Topic]) -> Offsets:

@@ -52,6 +52,7 @@ class SparkChild:
         os.close(writer)
         self.tell(spec.to_json())
         events = os.fdopen(reader)
+        self._gone = False
         self._reader = threading.Thread(target=self._read, args=(events, heard), daemon=True)
         self._reader.start()
 
@@ -85,10 +86,11 @@ class SparkChild:
     def _group_gone(self) -> bool:
         """End what is left of the group, and tell whether nothing was."""
         try:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            if not self._gone:
+                os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
-            return True
-        return False
+            self._gone = True
+        return self._gone
 
     def _read(self, events: IO[str], heard: Callable[[SparkChild, Event], None]) -> None:
         with events:
@@ -168,7 +170,11 @@ class Supervisor:
             kind = event["event"]
             if kind == "gone":
                 gone += 1
-                failure = failure or self._silent_end(child)
+                silent = self._silent_end(child)
+                failure = failure or silent
+                if silent:
+                    self._on_event(child.name, {"event": "note", "text": str(silent)})
+                    self._drain_others(child)
                 continue
             self._children[child] = event
             if kind == "pipelines":
@@ -204,7 +210,7 @@ class Supervisor:
         """Describe a child that went without a word, unless it was told to."""
         last = self._children[child] or {"event": "nothing"}
         code = child.wait(END_SECONDS)
-        if last["event"] in ("ended", "failed") or self._stopping:
+        if last["event"] in ("ended", "failed") or self._stopping > 1:
             return None
         problem = f"the Spark process of pipeline {child.name!r} ended with code {code}."
         event = {"code": "SPARK_ENDED", "problem": problem, "hint": f"its log is {child.log}."}

@@ -145,7 +145,8 @@ class Harness:
         if mode == "micro-batch":
             query.processAllAvailable()
         elif mode == "available-now":
-            query.awaitTermination(TIMEOUT_SECONDS)
+            if not query.awaitTermination(TIMEOUT_SECONDS):
+                raise TimeoutError(f"the query did not end within {TIMEOUT_SECONDS} s")
         else:
             wait_until(
                 lambda: _reached(query, ends),
@@ -175,6 +176,8 @@ class Harness:
         while len(found) < missing and time.monotonic() < deadline:
             found += [r for r in consumer.consume(missing - len(found), 1) if not r.error()]
         consumer.close()
+        if len(found) < missing:
+            raise TimeoutError(f"only {len(found)} of {missing} records of {topic!r} could be read")
         return sorted(found, key=lambda record: (record.partition(), record.offset()))
 
 

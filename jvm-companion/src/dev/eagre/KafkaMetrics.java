@@ -29,7 +29,7 @@ public final class KafkaMetrics {
             double lag = lag(server, name);
             if (!Double.isNaN(lag)) {
                 String partition = name.getKeyProperty("topic") + "/" + name.getKeyProperty("partition");
-                lags.merge(partition, (long) lag, Math::min);
+                lags.merge(partition, (long) lag, Math::max);
             }
         }
         return lags;
