@@ -35,7 +35,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Prepare any session builder for real time; call it last, before ``getOrCreate``.
 
     Appends to ``spark.jars``, never replaces it. A setting that the builder,
-    ``spark-defaults.conf`` or ``PYSPARK_SUBMIT_ARGS`` already holds is left alone, and reported once.
+    ``spark-defaults.conf`` or ``PYSPARK_SUBMIT_ARGS`` already holds is left alone and reported
+    once.
 
     >>> from pyspark.sql import SparkSession
     >>> spark = configure(SparkSession.builder.master("local[4]")).getOrCreate()  # doctest: +SKIP
