@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.cli.console import say, write_json
-from eagre.config import project_dir
-from eagre.delivery import Checkpoint
+from eagre.cli.console import project_checkpoint, say, write_json
 from eagre.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from eagre.delivery import Checkpoint
 
 _FOLDER = click.argument("folder", metavar="DIR_OR_PIPELINE")
 
@@ -26,7 +27,7 @@ def checkpoint() -> None:
 @click.option("--json", "target", metavar="FILE", help="Write it as JSON (- for stdout).")
 def show(folder: str, target: str | None) -> None:
     """Show what a checkpoint holds and what it is bound to."""
-    described = _find(folder).describe()
+    described = project_checkpoint(folder).describe()
     if target:
         write_json(target, described)
     else:
@@ -38,7 +39,7 @@ def show(folder: str, target: str | None) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(folder: str, yes: bool) -> None:
     """Remove a checkpoint, so that the next run begins afresh."""
-    found = _find(folder)
+    found = project_checkpoint(folder)
     if not yes:
         click.echo(_whatever_it_holds(found))
         click.confirm("Remove it? Offsets and state are gone then.", abort=True)
@@ -51,14 +52,9 @@ def reset(folder: str, yes: bool) -> None:
 @click.argument("target", type=click.Path(path_type=Path))
 def copy(folder: str, target: Path) -> None:
     """Copy a checkpoint; its pipeline should not run meanwhile."""
-    found = _find(folder)
+    found = project_checkpoint(folder)
     found.copy(target)
     say(f"copied {found.path} to {target}")
-
-
-def _find(folder: str) -> Checkpoint:
-    own = project_dir() / "checkpoints" / folder
-    return Checkpoint(own if own.exists() else folder)
 
 
 def _whatever_it_holds(found: Checkpoint) -> str:

@@ -9,6 +9,9 @@ from typing import Any
 
 import click
 
+from eagre.config import project_dir
+from eagre.delivery import Checkpoint
+
 
 def say(text: str) -> None:
     """Tell people what is being done."""
@@ -22,6 +25,12 @@ def write_json(target: str, value: Any) -> None:  # noqa: ANN401  (JSON)
         sys.stdout.write(text)
     else:
         Path(target).write_text(text)
+
+
+def project_checkpoint(folder_or_name: str) -> Checkpoint:
+    """Give a checkpoint by its folder, or by the name of a pipeline of this project."""
+    own = project_dir() / "checkpoints" / folder_or_name
+    return Checkpoint(own if own.exists() else folder_or_name)
 
 
 def table(headings: list[str], rows: list[list[str]]) -> str:

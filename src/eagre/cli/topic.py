@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eagre.broker import Topics, registry
-from eagre.cli.console import say, table
+from eagre.cli.console import project_checkpoint, say, table
 from eagre.config import counted, project_dir
-from eagre.delivery import Checkpoint
 from eagre.errors import BrokerError, SettingsError
 
 if TYPE_CHECKING:
@@ -240,15 +239,12 @@ def _records(topics: Topics, name: str, begin: dict[int, int]) -> Iterator[Any]:
 
 def _checkpoint_positions(name: str | None) -> dict[str, dict[str, dict[int, int]]]:
     own = project_dir() / "checkpoints"
-    if name:
-        folders = [own / name if (own / name).exists() else Path(name)]
-    else:
-        folders = sorted(own.iterdir()) if own.exists() else []
+    names = [name] if name else sorted(p.name for p in own.glob("*"))
     found = {}
-    for folder in folders:
-        described = Checkpoint(folder).describe()
+    for checkpoint in map(project_checkpoint, names):
+        described = checkpoint.describe()
         binding = described["binding"]
-        found[folder.name] = described["offsets"] or (binding["start"] if binding else {})
+        found[checkpoint.path.name] = described["offsets"] or (binding["start"] if binding else {})
     return found
 
 

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eagre.config import interval_ms, project_dir
-from eagre.errors import SettingsError
-from eagre.pipeline import MODES
+from eagre.config import project_dir
+from eagre.pipeline import trigger
 from eagre.runtime.app import App
 
 if TYPE_CHECKING:
@@ -43,12 +42,7 @@ class RunSpec:
     settings: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise SettingsError(
-                "MODE_UNKNOWN", f"mode must be one of {', '.join(MODES)}, not {self.mode!r}."
-            )
-        if self.every:
-            interval_ms(self.every)
+        trigger(self.mode, self.every)
 
     def checkpoint_folder(self, pipeline: str, *, several: bool) -> Path:
         """Where this pipeline's checkpoint is; DIR/NAME where a file holds several."""
