@@ -46,7 +46,7 @@ $(VENV)/.ready: $(BUILT_FROM) | $(VENV)/bin/python
 	@echo "eagre: installing PySpark (400 MB, some minutes the first time)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check "hatchling>=1.26" editables "pyspark>=4.3.0,<4.4"
 	@echo "eagre: building the companion and installing eagre"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --editable .
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[bench]'
 	@$(BIN)/eagre jars fetch
 	@touch $@
 

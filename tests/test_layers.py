@@ -32,7 +32,7 @@ def part(path):
     """The part of the package a file belongs to; None for ``__init__`` and for apps."""
     relative = path.relative_to(PACKAGE).parts
     app = relative[0] == "templates" and len(relative) > 2
-    if relative in (("__init__.py",), ("bench", "count.py")) or app:
+    if relative in (("__init__.py",), ("__main__.py",)) or app:
         return None
     return relative[0].removesuffix(".py")
 

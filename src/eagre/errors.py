@@ -8,7 +8,8 @@
     ├── SettingsError      an argument, an option or a schema that cannot be right
     ├── AppError           the user's file: missing, broken, without a pipeline
     ├── CheckpointError    a checkpoint that is broken or belongs to something else
-    └── PipelineFailed     a running query ended with an error
+    ├── PipelineFailed     a running query ended with an error
+    └── BenchError         a workload, a system or a report of the benchmark
 
 An error reads: CODE, the subject and what is wrong with it, then the next step.
 
@@ -65,3 +66,7 @@ class CheckpointError(EagreError):
 
 class PipelineFailed(EagreError):  # noqa: N818  (it reads as what happened)
     """A running query ended with an error."""
+
+
+class BenchError(EagreError):
+    """A workload, a system or a report of the benchmark is not as it must be."""

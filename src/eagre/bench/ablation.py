@@ -12,19 +12,16 @@ import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from eagre.bench.trial import Trial, warm_broker
-from eagre.broker import EmbeddedBroker
+from eagre.bench.campaign import Bench, Options
+from eagre.bench.systems.spark import Eagre
 from eagre.profile import COLLECTOR, PROFILE, Setting
-from eagre.templates import folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RATE, WARMUP, SECONDS, EPOCH = 2000.0, 30.0, 15.0, "10 seconds"
-APP = Path(__file__).parent / "count.py"
-EVENTS = folder("payments") / "generate.py"
+OPTIONS = Options(warmup=30.0, seconds=15.0, epoch="10 seconds")
 FIGURES = ("p50_ms", "p99_ms", "max_ms")
 TARGET = Path("docs/profile.md")
 PAGE = """# The latency profile
@@ -60,37 +57,52 @@ def variants() -> Iterator[tuple[str, dict[str, str]]]:
             yield setting.key, {setting.key: setting.without}
 
 
-def measure(brokers: str, settings: dict[str, str], scratch: Path) -> Figures:
-    """Run one variant once."""
-    trial = Trial(APP, EVENTS, "counts", "real-time", EPOCH, RATE, WARMUP, SECONDS, settings)
-    return trial.run(brokers, scratch, lambda _: None)
+class Quiet:
+    """Tells of each variant once."""
+
+    def say(self, text: str) -> None:
+        """Pass on what is being done."""
+        sys.stderr.write(f"{text}\n")
+
+    def begin(self, *_: object) -> None:
+        """Nothing."""
+
+    def second(self, *_: object) -> None:
+        """Nothing."""
+
+    def end(self, figures: dict[str, Any]) -> None:
+        """Show the figures."""
+        shown = ", ".join(f"{f} {figures[f]:.1f}" for f in FIGURES if f in figures)
+        self.say(f"{shown} {'; '.join(figures['problems'])}")
 
 
 def run(rounds: int) -> dict[str, Figures]:
     """Measure every variant in each round, and give the medians."""
     seen: dict[str, list[Figures]] = {}
-    with tempfile.TemporaryDirectory() as scratch, EmbeddedBroker() as broker:
-        warm_broker(broker.address, EVENTS, RATE, 10)
+    chosen = OPTIONS.applied("count")
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Bench(Path(scratch), OPTIONS, Quiet()) as bench,
+    ):
         for number in range(rounds):
             for name, settings in variants():
-                figures = measure(broker.address, settings, Path(scratch))
-                seen.setdefault(name, []).append(figures)
-                shown = ", ".join(f"{f} {figures[f]:.1f}" for f in FIGURES)
-                sys.stderr.write(f"round {number + 1}: {name}: {shown}\n")
+                sys.stderr.write(f"round {number + 1}: {name}\n")
+                seen.setdefault(name, []).append(bench.measure(chosen, Eagre(settings)))
     return {name: _median(figures) for name, figures in seen.items()}
 
 
 def page(results: dict[str, Figures], rounds: int) -> str:
     """Write the table."""
     lines = [_line(setting, results) for setting in (*PROFILE, COLLECTOR)]
+    chosen = OPTIONS.applied("count")
     return PAGE.format(
         table="\n".join(lines),
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         cores=os.cpu_count(),
         rounds=rounds,
-        rate=RATE,
-        epoch=EPOCH,
-        seconds=SECONDS,
+        rate=chosen.rate,
+        epoch=chosen.epoch,
+        seconds=chosen.seconds,
         base=results["profile"],
         again=results["profile again"],
     )

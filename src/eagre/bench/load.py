@@ -12,24 +12,28 @@ import runpy
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from eagre.bench.workload import encode, workload
 from eagre.latency import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PRODUCER = {
     "linger.ms": 0,
     "acks": 1,
     "partitioner": "murmur2_random",
     "socket.nagle.disable": True,
+    "delivery.report.only.error": True,
     "log_level": 0,
 }
 """The field's benchmark: no lingering, one acknowledgement; keyed as Java clients key."""
+PROBE_RATE = 1_000_000
+PROBES = 1_000
+"""At most so many events of seed 0 are sent before the load, to see whether a system answers."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class Load:
 
     Attributes:
         brokers: The cluster.
-        events: A Python file with ``TOPIC`` and ``events(random)``.
+        topic: Where to.
+        events: The name of a workload, or a Python file with ``events(random)``.
         rate: Records per second.
         seconds: For how long.
         begin_us: When the first record is due, in microseconds since 1970.
@@ -46,6 +51,7 @@ class Load:
     """
 
     brokers: str
+    topic: str
     events: str
     rate: float
     seconds: float
@@ -55,7 +61,7 @@ class Load:
     def due_us(self, number: int) -> int:
         """When record ``number`` is meant to be sent.
 
-        >>> Load("", "", rate=2000, seconds=1, begin_us=0).due_us(3)
+        >>> Load("", "", "", rate=2000, seconds=1, begin_us=0).due_us(3)
         1500
         """
         return self.begin_us + round(number * 1_000_000 / self.rate)
@@ -64,6 +70,25 @@ class Load:
     def records(self) -> int:
         """How many records there are in all."""
         return round(self.rate * self.seconds)
+
+    def feed(self) -> Iterator[tuple[str, dict[str, Any], int]]:
+        """Each record's key, its event with its intended time, and that time."""
+        if self.events.endswith(".py"):
+            return self._from_file()
+        return self._from_workload()
+
+    def _from_file(self) -> Iterator[tuple[str, dict[str, Any], int]]:
+        pairs = runpy.run_path(self.events)["events"](Random(self.seed))  # noqa: S311
+        for number, (key, event) in zip(range(self.records), pairs, strict=False):
+            due = self.due_us(number)
+            yield key, {**event, "sent_us": due}, due
+
+    def _from_workload(self) -> Iterator[tuple[str, dict[str, Any], int]]:
+        chosen = workload(self.events)
+        field = chosen.semantics.key
+        for number, event in zip(range(self.records), chosen.events(self.seed), strict=False):
+            due = self.due_us(number)
+            yield event[field], {**event, "event_time": due // 1000}, due
 
 
 class Generator:
@@ -79,15 +104,17 @@ class Generator:
 
     def run(self) -> dict[str, float]:
         """Send every record at its time; give what was sent and how late it was."""
-        namespace = runpy.run_path(self._load.events)
-        events = namespace["events"](Random(self._load.seed))  # noqa: S311  (events, not secrets)
-        for number in range(self._load.records):
-            due = self._load.due_us(number)
+        for key, event, due in self._load.feed():
             self._wait(due)
-            self._send(namespace["TOPIC"], events, due)
+            self._send(key, encode(event))
         self._producer.flush(10)
         late = self._late.summary()
-        return {"sent": self._load.records - self._failed, "late_p99_ms": late["p99_ms"]}
+        return {
+            "sent": self._load.records - self._failed,
+            "late_mean_ms": self._late.mean_ms,
+            "late_p99_ms": late["p99_ms"],
+            "late_max_ms": late["max_ms"],
+        }
 
     def _wait(self, due_us: int) -> None:
         while (ahead := due_us - now_us()) > 0:
@@ -95,18 +122,37 @@ class Generator:
             time.sleep(ahead / 1_000_000)
         self._late.record(max(0, -ahead))
 
-    def _send(self, topic: str, events: Iterator[tuple[str, dict[str, Any]]], due_us: int) -> None:
-        key, event = next(events)
-        value = json.dumps({**event, "sent_us": due_us}, separators=(",", ":"))
-        self._producer.produce(topic, value, key, on_delivery=self._delivered)
+    def _send(self, key: str, value: str) -> None:
+        try:
+            self._producer.produce(self._load.topic, value, key, on_delivery=self._delivered)
+        except BufferError:
+            self._producer.poll(0.1)
+            self._send(key, value)
 
     def _delivered(self, error: object, _: object) -> None:
         self._failed += error is not None
 
 
-def topic_of(events: Path) -> str:
+class Probe:
+    """Sends single events of seed 0, to see whether a system answers."""
+
+    def __init__(self, load: Load) -> None:
+        from confluent_kafka import Producer
+
+        self._load = replace(load, seed=0, rate=PROBE_RATE, seconds=PROBES / PROBE_RATE)
+        self._feed = self._load.feed()
+        self._producer: Any = Producer({**PRODUCER, "bootstrap.servers": load.brokers})
+
+    def send(self) -> None:
+        """Send the next one."""
+        key, event, _ = next(self._feed)
+        self._producer.produce(self._load.topic, encode(event), key)
+        self._producer.flush(5)
+
+
+def topic_of(events: str) -> str:
     """The topic that an events file is for."""
-    return str(runpy.run_path(str(events))["TOPIC"])
+    return str(runpy.run_path(events)["TOPIC"])
 
 
 def now_us() -> int:

@@ -1,15 +1,16 @@
-"""The meter: reads the results and counts from the intended send time to the receipt."""
+"""The meter: reads the results, notes when each was received, and has them judged at the end."""
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from array import array
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from eagre.bench.load import now_us, request
-from eagre.latency import Histogram
+from eagre.bench.judge import SECOND_US, Judge, Marked, Verified, glance_us
+from eagre.bench.load import Load, now_us, request
 
 CONSUMER = {
     "group.id": "eagre-meter",
@@ -17,13 +18,11 @@ CONSUMER = {
     "socket.nagle.disable": True,
     "log_level": 0,
 }
-SECOND_US = 1_000_000
 POLL_SECONDS = 0.2
 AT_ONCE = 1_000
-MARK = b'"sent_us":'
-MICROSECOND_DIGITS = 16
-GRACE_SECONDS = 10
-"""How long after the last record was due the meter still waits for results."""
+GLANCE = 500
+LINGER_SECONDS = 0.5
+"""How long the meter still listens when all is there: a repetition would come now."""
 
 
 @dataclass(frozen=True)
@@ -31,104 +30,133 @@ class Measurement:
     """What to measure.
 
     Attributes:
-        brokers: The cluster.
+        load: What is sent.
         topic: The results.
         begin: The offset of each partition to read from.
+        source_begin: The same of the source; None to leave the links out.
         from_us: Results of records that were due from here on count; earlier ones are warm-up.
         until_us: Up to here.
-        expected: How many results there should be in that time.
+        grace: Seconds after that in which late results still count.
+        forwards: Whether the system only forwards, whatever the workload.
+        kill_us: When the system is killed, if it is.
     """
 
-    brokers: str
+    load: Load
     topic: str
     begin: dict[int, int]
     from_us: int
     until_us: int
-    expected: int
+    grace: float = 10
+    source_begin: int | None = None
+    forwards: bool = False
+    kill_us: int = 0
+
+    def judge(self) -> Judge:
+        """Who decides what a result is worth."""
+        if not self.load.events.endswith(".py"):
+            return Verified(self)
+        due = (self.load.due_us(n) for n in range(self.load.records))
+        expected = sum(self.from_us <= at < self.until_us for at in due)
+        return Marked(self.from_us, self.until_us, expected)
 
 
 class Meter:
-    """Measures, and reports each second what it saw.
+    """Notes three things of each result while they come: everything dear is done afterwards.
 
-    While records come it only notes two numbers for each: everything dear is done between the
-    seconds or at the end, since what the meter does slows down what it measures.
+    What the meter does slows down what it measures.
     """
 
     def __init__(self, measurement: Measurement) -> None:
-        from confluent_kafka import Consumer, TopicPartition
-
         self._what = measurement
-        self._counted = array("q")
-        self._second = array("q")
-        self._consumer: Any = Consumer({**CONSUMER, "bootstrap.servers": measurement.brokers})
-        self._consumer.assign(
-            [TopicPartition(measurement.topic, int(p), o) for p, o in measurement.begin.items()]
-        )
+        self._received = array("q")
+        self._appended = array("q")
+        self._values: list[bytes] = []
+        self._consumer = _consumer(measurement.load.brokers, measurement.topic, measurement.begin)
 
-    def run(self) -> dict[str, float]:
+    def run(self) -> dict[str, Any]:
         """Read until every expected result is in, or the grace is over."""
-        deadline = self._what.until_us + GRACE_SECONDS * SECOND_US
-        tick = now_us()
-        while len(self._counted) < self._what.expected and (received := now_us()) < deadline:
-            self._read()
-            if received - tick >= SECOND_US:
-                tick = received
-                self._report()
+        gc.disable()
+        while (now := now_us()) < self._what.until_us:
+            self._read(min(now + SECOND_US, self._what.until_us))
+            self._report(now)
+        judge = self._judged()
         self._consumer.close()
-        return {**_summary(self._counted), "expected": self._what.expected}
+        total = judge.verdict()
+        if isinstance(judge, Verified) and self._what.source_begin is not None:
+            total["links"] = judge.links(_appended(self._what))
+        return total
 
-    def _read(self) -> None:
+    def _read(self, until_us: int) -> None:
         """Wait for one record, then take what else is there; all of it has arrived by now."""
-        first = self._consumer.poll(POLL_SECONDS)
-        if first is None:
-            return
-        received = now_us()
-        for record in (first, *self._consumer.consume(AT_ONCE, 0)):
-            if not record.error():
-                self._take(sent_us(record.value()), received)
+        while now_us() < until_us:
+            first = self._consumer.poll(POLL_SECONDS)
+            if first is None:
+                continue
+            received = now_us()
+            for record in (first, *self._consumer.consume(AT_ONCE, 0)):
+                if not record.error():
+                    self._received.append(received)
+                    self._appended.append(record.timestamp()[1])
+                    self._values.append(record.value() or b"")
 
-    def _take(self, sent: int, received: int) -> None:
-        self._second.append(received - sent)
-        if self._what.from_us <= sent < self._what.until_us:
-            self._counted.append(received - sent)
+    def _judged(self) -> Judge:
+        """Judge what came, and what still comes until nothing is missing or the grace is over."""
+        judge = self._what.judge()
+        deadline = now_us() + round(self._what.grace * SECOND_US)
+        taken = self._hand_over(judge, 0)
+        while not judge.complete() and now_us() < deadline:
+            self._read(now_us() + SECOND_US // 4)
+            taken = self._hand_over(judge, taken)
+        self._read(now_us() + round(LINGER_SECONDS * SECOND_US))
+        self._hand_over(judge, taken)
+        return judge
 
-    def _report(self) -> None:
-        sys.stdout.write(json.dumps({"second": _percentiles(self._second)}) + "\n")
+    def _hand_over(self, judge: Judge, taken: int) -> int:
+        for at in range(taken, len(self._values)):
+            judge.take(self._values[at], self._received[at], self._appended[at])
+        return len(self._values)
+
+    def _report(self, since_us: int) -> None:
+        """Tell of the last second, by a glance at some of its results."""
+        records = 0
+        while records < len(self._received) and self._received[-1 - records] >= since_us:
+            records += 1
+        newest = range(max(0, len(self._values) - min(records, GLANCE)), len(self._values))
+        times = [(self._received[at], glance_us(self._values[at])) for at in newest]
+        latencies = sorted((received - sent) / 1000 for received, sent in times if sent)
+        told: dict[str, float] = {"at_us": since_us, "records": records}
+        if latencies:
+            told["p50_ms"] = latencies[len(latencies) // 2]
+            told["p99_ms"] = latencies[len(latencies) * 99 // 100]
+        sys.stdout.write(json.dumps({"second": told}) + "\n")
         sys.stdout.flush()
-        self._second = array("q")
 
 
-def sent_us(value: bytes) -> int:
-    """Read the intended send time out of a JSON result, without parsing the rest of it.
+def _consumer(brokers: str, topic: str, begin: dict[int, int]) -> Any:  # noqa: ANN401
+    from confluent_kafka import Consumer, TopicPartition
 
-    >>> sent_us(b'{"card":"c","sent_us":1731650000000000,"risk":0.1}')
-    1731650000000000
-    """
-    begin = value.index(MARK) + len(MARK)
-    end = begin + MICROSECOND_DIGITS
-    return int(value[begin:end])
+    consumer = Consumer({**CONSUMER, "bootstrap.servers": brokers})
+    consumer.assign([TopicPartition(topic, int(p), o) for p, o in begin.items()])
+    return consumer
 
 
-def _summary(latencies: array[int]) -> dict[str, float]:
-    histogram = Histogram()
-    for latency in latencies:
-        histogram.record(latency)
-    return histogram.summary()
-
-
-def _percentiles(latencies: array[int]) -> dict[str, float]:
-    """Give the figures of one second, which is few enough to sort."""
-    ordered = sorted(latencies) or [0]
-    return {
-        "p50_ms": ordered[len(ordered) // 2] / 1000,
-        "p99_ms": ordered[len(ordered) * 99 // 100] / 1000,
-        "records": len(latencies),
-    }
+def _appended(what: Measurement) -> list[int]:
+    """When the source, of one partition, took each event of the load."""
+    consumer = _consumer(what.load.brokers, what.load.topic, {0: what.source_begin or 0})
+    times: list[int] = []
+    while len(times) < what.load.records:
+        records = consumer.consume(AT_ONCE, 2)
+        if not records:
+            break
+        times += [record.timestamp()[1] for record in records if not record.error()]
+    consumer.close()
+    return times
 
 
 def main() -> None:
     """Read a ``Measurement`` as JSON from standard input; print seconds, then the total."""
-    what = Measurement(**request())
+    asked = request()
+    what = Measurement(**{**asked, "load": Load(**asked["load"])})
     sys.stdout.write(json.dumps({"total": Meter(what).run()}) + "\n")
 
 

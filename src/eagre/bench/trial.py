@@ -1,181 +1,219 @@
-"""One trial: a pipeline under load in one mode, measured from outside."""
+"""One trial: a system under load, measured from outside."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from eagre.bench import load, meter
+from eagre.bench.subject import Subject
 from eagre.broker import Topics
-from eagre.errors import PipelineFailed
-from eagre.runtime.spec import RunSpec
-from eagre.runtime.supervisor import Event, SparkChild
+from eagre.errors import BenchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-    from eagre.sources import Mode
+    from eagre.bench.systems.base import Command
 
 START_SECONDS = 120
 PROBE_SECONDS = 0.5
+SAMPLE_SECONDS = 5
 LEAD_US = 1_500_000
 """How far ahead the first record is due: the generator process must be up by then."""
+GRACE_SECONDS = 15.0
+
+Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What to run and how to load it.
+    """How to load and measure a system that reads one topic and writes another.
 
     Attributes:
-        app: The app file.
-        events: The file that generates its events.
-        results: The topic its results go to.
-        mode: The mode.
-        every: The epoch or trigger.
+        events: The name of a workload, or a Python file with ``events(random)``.
+        source: The topic it reads.
+        results: The topic it writes.
         rate: Records per second.
         warmup: Seconds before the measurement.
         seconds: Seconds measured.
-        settings: More Spark settings.
+        forwards: Whether the system only forwards.
+        kill: Whether to kill and start it again in the middle of the measurement.
     """
 
-    app: Path
-    events: Path
+    events: str
+    source: str
     results: str
-    mode: Mode
-    every: str
     rate: float
     warmup: float
     seconds: float
-    settings: dict[str, str] = field(default_factory=dict)
+    forwards: bool = False
+    kill: bool = False
 
     def run(
-        self, brokers: str, scratch: Path, on_second: Callable[[dict[str, float]], None]
-    ) -> dict[str, float]:
-        """Start the pipeline, load it, measure it, end it.
+        self,
+        brokers: str,
+        start: Callable[[], Subject],
+        on_second: Callable[[Figures], None],
+    ) -> Figures:
+        """Start the system, load it, measure it, end it.
 
         Raises:
-            PipelineFailed: The pipeline did not start, or ended under load.
+            BenchError: The system did not answer, or ended under load.
         """
-        with self._running(brokers, scratch) as pipeline:
-            self._await_first_result(brokers, pipeline)
-            begin = load.now_us() + LEAD_US
-            measuring = _start(meter, meter.to_json(self._measurement(brokers, begin)))
-            loading = _start(load, load.to_json(self._load(brokers, begin)))
+        began = time.monotonic()
+        with Life(start) as life:
+            self._await_first_result(brokers, life)
+            started = time.monotonic() - began
+            what = self._measurement(brokers)
+            measuring = _start(meter, meter.to_json(what))
+            loading = _start(load, load.to_json(what.load))
             try:
-                total = _follow(measuring, pipeline, on_second)
+                with self._killing(life, what):
+                    total = _follow(measuring, life, what, on_second)
                 sent = _last_word(loading)
             finally:
                 _end(measuring)
                 _end(loading)
-            return {**total, **sent, "epochs": pipeline.epochs}
+        return {
+            **total,
+            **sent,
+            **life.costs(total["records"]),
+            "start_s": round(started, 1),
+            "from_us": what.from_us,
+        }
 
-    def _await_first_result(self, brokers: str, pipeline: _Pipeline) -> None:
+    def _await_first_result(self, brokers: str, life: Life) -> None:
         """Send an event now and then until a result comes: only then has the warm-up begun."""
         topics = Topics(brokers)
         before = topics.ends([self.results])
         deadline = time.monotonic() + START_SECONDS
+        probe = load.Probe(self._load(brokers, load.now_us()))
         while topics.ends([self.results]) == before:
-            pipeline.require_alive()
+            life.require_alive()
             if time.monotonic() > deadline:
-                raise PipelineFailed("NO_RESULT", f"no result came within {START_SECONDS} s.")
-            probe = load.Load(brokers, str(self.events), 1, 1, load.now_us())
-            load.Generator(probe).run()
+                raise BenchError(
+                    "NO_RESULT",
+                    f"no result came within {START_SECONDS} s.",
+                    hint=f"its log is {life.subject.log}.",
+                    data={"log": str(life.subject.log)},
+                )
+            probe.send()
             time.sleep(PROBE_SECONDS)
 
     def _load(self, brokers: str, begin_us: int) -> load.Load:
         length = self.warmup + self.seconds
-        return load.Load(brokers, str(self.events), self.rate, length, begin_us)
+        return load.Load(brokers, self.source, self.events, self.rate, length, begin_us)
 
-    def _measurement(self, brokers: str, begin_us: int) -> meter.Measurement:
-        from_us = begin_us + round(self.warmup * 1_000_000)
+    def _measurement(self, brokers: str) -> meter.Measurement:
+        topics = Topics(brokers)
+        ends = topics.ends([self.source, self.results])
+        begin = load.now_us() + LEAD_US
+        from_us = begin + round(self.warmup * 1_000_000)
         until_us = from_us + round(self.seconds * 1_000_000)
-        due = self._load(brokers, begin_us)
-        expected = sum(from_us <= due.due_us(n) < until_us for n in range(due.records))
-        ends = Topics(brokers).ends([self.results])[self.results]
-        return meter.Measurement(brokers, self.results, ends, from_us, until_us, expected)
+        return meter.Measurement(
+            load=self._load(brokers, begin),
+            topic=self.results,
+            begin=ends[self.results],
+            from_us=from_us,
+            until_us=until_us,
+            grace=GRACE_SECONDS if not self.kill else 4 * GRACE_SECONDS,
+            source_begin=ends[self.source][0] if len(ends[self.source]) == 1 else None,
+            forwards=self.forwards,
+            kill_us=(from_us + until_us) // 2 if self.kill else 0,
+        )
 
     @contextlib.contextmanager
-    def _running(self, brokers: str, scratch: Path) -> Iterator[_Pipeline]:
-        spec = RunSpec(
-            app=str(self.app),
-            mode=self.mode,
-            every=self.every,
-            checkpoint=tempfile.mkdtemp(dir=scratch),
-            settings=self.settings,
-        )
-        pipeline = _Pipeline(spec, brokers, scratch / "logs")
+    def _killing(self, life: Life, what: meter.Measurement) -> Iterator[None]:
+        """Kill the system at its time, and start it again at once."""
+        timer = threading.Timer((what.kill_us - load.now_us()) / 1_000_000, life.again)
+        if self.kill:
+            timer.start()
         try:
-            pipeline.await_start()
-            yield pipeline
+            yield
         finally:
-            pipeline.end()
+            timer.cancel()
 
 
-def warm_broker(brokers: str, events: Path, rate: float, seconds: float) -> None:
+class Life:
+    """The system from its start to its end, with what it cost; it may be killed in between."""
+
+    def __init__(self, start: Callable[[], Subject]) -> None:
+        self._start_subject = start
+        self._lock = threading.Lock()
+        self.subject = start()
+        self._cpu: list[float] = []
+        self._rss = 0.0
+        self._past_cpu = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self.subject.kill()
+
+    def require_alive(self) -> None:
+        """Raise when the system has ended by itself."""
+        with self._lock:
+            self.subject.require_alive()
+
+    def again(self) -> None:
+        """Kill it, and start it once more."""
+        with self._lock:
+            self._past_cpu += self.subject.cost().cpu_s
+            self.subject.kill()
+            self.subject = self._start_subject()
+
+    def sample(self) -> None:
+        """Note what it has used."""
+        with self._lock:
+            cost = self.subject.cost()
+        self._cpu.append(self._past_cpu + cost.cpu_s)
+        self._rss = max(self._rss, cost.rss_mb)
+
+    def costs(self, records: int) -> Figures:
+        """CPU seconds for a million records between the first and the last sample; peak memory."""
+        used = self._cpu[-1] - self._cpu[0] if self._cpu else 0.0
+        per_million = used * 1_000_000 / records if records else 0.0
+        return {"cpu_s_per_million": round(per_million, 2), "rss_mb": round(self._rss)}
+
+
+@contextlib.contextmanager
+def scratch_folder(base: Path) -> Iterator[Path]:
+    """Give a folder that goes, whatever is left in it."""
+    base.mkdir(parents=True, exist_ok=True)
+    path = Path(tempfile.mkdtemp(dir=base))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def warm_broker(brokers: str, what: load.Load) -> None:
     """Put a fresh broker under the load alone: its first seconds are many times slower."""
     topics = Topics(brokers)
-    topic = load.topic_of(events)
-    if topic not in topics.names():
-        topics.create(topic, 1)
-    begin = load.now_us() + LEAD_US
-    loading = _start(load, load.to_json(load.Load(brokers, str(events), rate, seconds, begin)))
+    if what.topic not in topics.names():
+        topics.create(what.topic, 1)
+    due = replace(what, brokers=brokers, begin_us=load.now_us() + LEAD_US)
+    loading = _start(load, load.to_json(due))
     try:
         _last_word(loading)
     finally:
         _end(loading)
 
 
-class _Pipeline:
-    """The Spark child under test."""
-
-    def __init__(self, spec: RunSpec, brokers: str, logs: Path) -> None:
-        self.epochs = 0
-        self.failure: PipelineFailed | None = None
-        self._started = threading.Event()
-        self._child = SparkChild(spec, spec.mode, lambda _, event: self._hear(event), logs)
-        self._child.tell(brokers)
-
-    def await_start(self) -> None:
-        """Wait until the query runs, or failed."""
-        if not self._started.wait(START_SECONDS):
-            raise PipelineFailed(
-                "NOT_STARTED",
-                f"the pipeline did not start within {START_SECONDS} s.",
-                hint=f"its log is {self._child.log}.",
-            )
-        self.require_alive()
-
-    def require_alive(self) -> None:
-        """Raise what ended the pipeline, if something did."""
-        if self.failure:
-            raise self.failure
-
-    def end(self) -> None:
-        """End the Spark process; nothing of a trial is kept."""
-        self._child.kill()
-        self._child.wait()
-
-    def _hear(self, event: Event) -> None:
-        if event["event"] == "status":
-            self.epochs = event["epochs"]
-        if event["event"] == "running":
-            self._started.set()
-        if event["event"] == "failed":
-            self._fail(event["code"], event["problem"], event["hint"])
-        if event["event"] == "gone":
-            self._fail("SPARK_ENDED", "the Spark process ended.", f"its log is {self._child.log}.")
-
-    def _fail(self, code: str, problem: str, hint: str) -> None:
-        self.failure = self.failure or PipelineFailed(code, problem, hint)
-        self._started.set()
+def starter(command: Command, folder: Path, log: Path) -> Callable[[], Subject]:
+    """Give what starts a command, as often as it is asked."""
+    return lambda: Subject(command.arguments, command.environment, folder, log)
 
 
 def _start(module: Any, request: str) -> subprocess.Popen[str]:  # noqa: ANN401  (a module)
@@ -194,24 +232,32 @@ def _start(module: Any, request: str) -> subprocess.Popen[str]:  # noqa: ANN401 
 
 def _follow(
     measuring: subprocess.Popen[str],
-    pipeline: _Pipeline,
-    on_second: Callable[[dict[str, float]], None],
-) -> dict[str, float]:
+    life: Life,
+    what: meter.Measurement,
+    on_second: Callable[[Figures], None],
+) -> Figures:
+    """Pass on the meter's seconds, sample the costs of the measured time, give the total."""
+    sampled = 0
     for line in measuring.stdout or ():
         report = json.loads(line)
         if "total" in report:
-            total: dict[str, float] = report["total"]
-            return total
-        pipeline.require_alive()
-        on_second(report["second"])
-    raise PipelineFailed("METER_ENDED", "the meter ended without a result.")
+            return dict(report["total"])
+        life.require_alive()
+        second = report["second"]
+        on_second({**second, "warmup": second["at_us"] < what.from_us})
+        passed = (load.now_us() - what.from_us) // 1_000_000
+        last = load.now_us() >= what.until_us
+        if passed >= 0 and (passed % SAMPLE_SECONDS == 0 or last or not sampled):
+            life.sample()
+            sampled += 1
+    raise BenchError("METER_ENDED", "the meter ended without a result.")
 
 
-def _last_word(process: subprocess.Popen[str]) -> dict[str, float]:
+def _last_word(process: subprocess.Popen[str]) -> Figures:
     """Wait for what a process prints at its end; its standard input stays open until then."""
     text = process.stdout.read() if process.stdout else ""
     if not text:
-        raise PipelineFailed("GENERATOR_ENDED", "the load generator ended without a result.")
+        raise BenchError("GENERATOR_ENDED", "the load generator ended without a result.")
     return dict(json.loads(text))
 
 

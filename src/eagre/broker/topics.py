@@ -123,6 +123,16 @@ class Topics:
         except TimeoutError:
             raise self._silent() from None
 
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete topics, with all that is in them.
+
+        Raises:
+            BrokerError: The cluster refuses, with its reason.
+        """
+        futures = self.admin.delete_topics(list(names), request_timeout=self._timeout)
+        for name, future in futures.items():
+            self.result(future, f"topic {name!r} could not be deleted")
+
     def _led(self, name: str, partitions: int) -> bool:
         """Whether all partitions of a new topic have a leader that answers."""
         try:

@@ -8,6 +8,7 @@ import traceback
 import click
 
 from eagre import __version__
+from eagre.cli.bench import bench
 from eagre.cli.broker import broker
 from eagre.cli.checkpoint import checkpoint
 from eagre.cli.demo import demo
@@ -30,7 +31,7 @@ def eagre() -> None:
     """Millisecond pipelines in PySpark: Spark 4.3 Real-Time Mode made practical."""
 
 
-for command in (broker, checkpoint, demo, doctor, jars, run, topic):
+for command in (bench, broker, checkpoint, demo, doctor, jars, run, topic):
     eagre.add_command(command)
 
 

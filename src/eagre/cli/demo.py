@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.bench.trial import Trial, warm_broker
-from eagre.broker import EmbeddedBroker
+from eagre.bench.campaign import LATE_MS
+from eagre.bench.load import Load, topic_of
+from eagre.bench.systems.spark import run_app
+from eagre.bench.trial import Trial, scratch_folder, starter, warm_broker
+from eagre.broker import EmbeddedBroker, Topics
 from eagre.cli.console import say, table, write_json
+from eagre.cli.progress import Progress
 from eagre.config import cache_dir, interval_ms
 from eagre.templates import DEFAULT, folder, use_cases
 
 if TYPE_CHECKING:
-    from eagre.sources import Mode
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from eagre.bench.subject import Subject
 
 BROKER_WARMUP_SECONDS = 8
 MICRO_BATCH_EVERY = "500 ms"
 REAL_TIME_EVERY = "5 minutes"
 RESULTS = "scores"
-LATE_MS = 20.0
-"""A generator later than this at p99 makes a run doubtful."""
 
-Figures = dict[str, float]
+Figures = dict[str, Any]
 
 
 @click.command(epilog=f"Use cases: {', '.join(use_cases())}.")
@@ -54,78 +57,42 @@ def demo(
     interval_ms(every)
     if seconds <= 0 or rate <= 0:
         raise click.UsageError("--seconds and --rate must be above zero.")
-    pace: dict[Mode, str] = {"micro-batch": MICRO_BATCH_EVERY, "real-time": every}
+    pace = {"micro-batch": MICRO_BATCH_EVERY, "real-time": every}
     place = folder(use_case)
+    events = str(place / "generate.py")
+    trial = Trial(events, topic_of(events), RESULTS, rate, warmup, seconds)
     modes: dict[str, Figures] = {}
-    with _scratch() as scratch, EmbeddedBroker(say=say) as broker:
-        _warm(broker, place, rate)
+    progress = Progress()
+    with (
+        scratch_folder(cache_dir() / "demo") as scratch,
+        contextlib.closing(progress),
+        EmbeddedBroker(say=say) as broker,
+    ):
+        _warm(broker.address, trial)
         for mode, interval in pace.items():
-            trial = Trial(
-                app=place / "app.py",
-                events=place / "generate.py",
-                results=RESULTS,
-                mode=mode,
-                every=interval,
-                rate=rate,
-                warmup=warmup,
-                seconds=seconds,
-            )
-            modes[mode] = _measure(trial, broker.address, Path(scratch))
+            say(f"{mode}: starting Spark, then {warmup:g} s of warm-up")
+            progress.start(mode, warmup, seconds)
+            start = _pipeline(place / "app.py", mode, interval, broker.address, scratch / mode)
+            modes[mode] = trial.run(broker.address, start, progress.second)
     result = {"use_case": use_case, "rate": rate, "modes": modes, "ratio": _ratio(modes)}
     click.echo(_text(result), err=target == "-")
     if target:
         write_json(target, result)
 
 
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    base = cache_dir() / "demo"
-    base.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(dir=base, ignore_cleanup_errors=True)
-
-
-def _warm(broker: EmbeddedBroker, place: Path, rate: float) -> None:
+def _warm(brokers: str, trial: Trial) -> None:
     say(f"warming up the fresh broker for {BROKER_WARMUP_SECONDS} s")
-    warm_broker(broker.address, place / "generate.py", rate, BROKER_WARMUP_SECONDS)
+    Topics(brokers).create(trial.results, 1)
+    warm_broker(brokers, Load("", trial.source, trial.events, trial.rate, BROKER_WARMUP_SECONDS, 0))
 
 
-def _measure(trial: Trial, brokers: str, scratch: Path) -> Figures:
-    say(f"{trial.mode}: starting Spark, then {trial.warmup:g} s of warm-up")
-    progress = Progress(trial)
-    figures = trial.run(brokers, scratch, progress.second)
-    progress.close()
-    return figures
-
-
-class Progress:
-    """The seconds of a trial as they pass: a line that moves in a terminal, else one in five."""
-
-    def __init__(self, trial: Trial) -> None:
-        self._mode = trial.mode
-        self._warmup = trial.warmup
-        self._seconds = trial.warmup + trial.seconds
-        self._passed = 0
-        self._moving = sys.stderr.isatty()
-
-    def second(self, figures: Figures) -> None:
-        """Show one second."""
-        if not figures["records"]:
-            return
-        self._passed += 1
-        stage = "warm-up" if self._passed <= self._warmup else "measuring"
-        text = (
-            f"{self._mode}: {stage} {min(self._passed, self._seconds):.0f} of {self._seconds:.0f} s"
-            f"   {figures['records']:,.0f} records   p50 {figures['p50_ms']:,.1f} ms"
-            f"   p99 {figures['p99_ms']:,.1f} ms"
-        )
-        if self._moving:
-            click.echo(f"\r\x1b[2Keagre: {text}", nl=False, err=True)
-        elif self._passed % 5 == 0:
-            say(text)
-
-    def close(self) -> None:
-        """Leave the line."""
-        if self._moving:
-            click.echo(err=True)
+def _pipeline(app: Path, mode: str, every: str, brokers: str, place: Path) -> Callable[[], Subject]:
+    place.mkdir()
+    command = run_app(
+        *(str(app), "--mode", mode, "--every", every, "--brokers", brokers),
+        *("--checkpoint", str(place / "checkpoint")),
+    )
+    return starter(command, place, place / "spark.log")
 
 
 def _ratio(modes: dict[str, Figures]) -> dict[str, float]:

@@ -30,7 +30,7 @@ from eagre.jvm.spark_home import spark_jars
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-JarSet = Literal["spark", "broker"]
+JarSet = Literal["spark", "broker", "flink", "kafka-streams"]
 JAR_SETS: tuple[JarSet, ...] = ("spark", "broker")
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-PERCENTILES = {"p50_ms": 50.0, "p95_ms": 95.0, "p99_ms": 99.0, "p999_ms": 99.9}
+PERCENTILES = {
+    "p50_ms": 50.0,
+    "p95_ms": 95.0,
+    "p99_ms": 99.0,
+    "p999_ms": 99.9,
+    "p9999_ms": 99.99,
+}
+CURVE = tuple(round(100 * (1 - 10 ** (-step / 10)), 5) for step in range(51))
+"""Percentiles from 0 to 99.999, evenly spaced in the number of nines."""
 
 _HIGHEST_US = 3_600_000_000
 _DIGITS = 3
@@ -24,21 +32,32 @@ class Histogram:
         from hdrh.histogram import HdrHistogram
 
         self._histogram: Any = HdrHistogram(1, _HIGHEST_US, _DIGITS)
+        self._sum_us = 0
         self.records = 0
         self.negative = 0
 
     def record(self, microseconds: int) -> None:
         """Count one latency; a negative one is counted apart, and as zero."""
         self.records += 1
+        self._sum_us += microseconds
         if microseconds < 0:
             self.negative += 1
         self._histogram.record_value(min(max(microseconds, 1), _HIGHEST_US))
 
+    @property
+    def mean_ms(self) -> float:
+        """The mean of all that was recorded."""
+        return self._sum_us / self.records / 1000 if self.records else 0.0
+
     def summary(self) -> dict[str, float]:
         """Give the percentiles and the maximum in milliseconds, and the number of records."""
-        values = {
-            name: self._histogram.get_value_at_percentile(at) / 1000
-            for name, at in PERCENTILES.items()
-        }
+        values = {name: self._at(at) for name, at in PERCENTILES.items()}
         highest = self._histogram.get_max_value() / 1000 if self.records else 0.0
         return {**values, "max_ms": highest, "records": self.records, "negative": self.negative}
+
+    def curve(self) -> list[float]:
+        """Give the latency in milliseconds at each percentile of ``CURVE``."""
+        return [self._at(percentile) for percentile in CURVE]
+
+    def _at(self, percentile: float) -> float:
+        return float(self._histogram.get_value_at_percentile(percentile)) / 1000

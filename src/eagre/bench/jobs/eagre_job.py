@@ -1,0 +1,21 @@
+"""The workloads as an Eagre pipeline, run by ``eagre run``."""
+
+import json
+import os
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from semantics import SEMANTICS
+from transforms import schema, transform
+
+import eagre as eg
+
+job = json.loads(Path(os.environ["EAGRE_BENCH_JOB"]).read_text())
+events = eg.Kafka(job["source"], schema=schema(job["workload"]))
+results = eg.Kafka(job["sink"], key=SEMANTICS[job["workload"]].slot[0])
+
+
+@eg.pipeline(source=events, sink=results)
+def bench(df: DataFrame) -> DataFrame:
+    """Run the workload that the job names."""
+    return transform(df, job["workload"], job["merchants"])

@@ -1,0 +1,42 @@
+"""The systems: each a driver that says how its job is started, and with which settings."""
+
+from eagre.bench.systems.base import Command, Job, System
+from eagre.bench.systems.floor import Floor
+from eagre.bench.systems.java import Flink, KafkaStreams
+from eagre.bench.systems.python import Bytewax, PyFlink, Quix
+from eagre.bench.systems.spark import Eagre, SparkDefaults, SparkMicroBatch
+from eagre.errors import BenchError
+
+SYSTEMS: dict[str, System] = {
+    system.name: system
+    for system in (
+        Floor(),
+        Eagre(),
+        SparkDefaults(),
+        SparkMicroBatch(),
+        Flink(),
+        KafkaStreams(),
+        PyFlink(),
+        Quix(),
+        Bytewax(),
+    )
+}
+"""By name, in the order of the tables."""
+
+
+def system(name: str) -> System:
+    """Give a driver by its name.
+
+    Raises:
+        BenchError: There is none.
+    """
+    if name not in SYSTEMS:
+        raise BenchError(
+            "SYSTEM_UNKNOWN",
+            f"there is no system {name!r}.",
+            hint=f"choose from: {', '.join(SYSTEMS)}.",
+        )
+    return SYSTEMS[name]
+
+
+__all__ = ["SYSTEMS", "Command", "Job", "System", "system"]

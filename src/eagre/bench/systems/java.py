@@ -1,0 +1,124 @@
+"""The JVM systems: locked jars, and a job compiled against them once per machine."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eagre.bench.systems.base import JOBS, Command, System
+from eagre.config import cache_dir
+from eagre.errors import BenchError
+from eagre.jvm import class_path, find_java
+from eagre.jvm.java import find_jdk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eagre.bench.systems.base import Job
+    from eagre.jvm.jars import JarSet
+
+NO_PYTHON = "its jobs are written in Java"
+JAVA_OPTIONS = ["-Xms1g", "-Xmx1g", "-XX:+UseParallelGC"]
+"""As Spark's driver has them: one gigabyte, and the collector that costs least on few cores."""
+
+
+class _Compiled(System):
+    """A job in Java.
+
+    Attributes:
+        jars: Its set of locked jars.
+        folder: Where its sources are, under ``jobs``.
+        main: The class to start.
+    """
+
+    jars: JarSet
+    folder: str
+    main: str
+
+    def refusal(self, workload: str) -> str:
+        """No Python."""
+        return NO_PYTHON if workload.startswith("python") else ""
+
+    def prepare(self, say: Callable[[str], None]) -> None:
+        """Fetch the jars and compile the job."""
+        class_path(self.jars, say)
+        if not self._classes().is_dir():
+            say(f"{self.name}: compiling its job")
+            self._compile()
+
+    def command(self, job: Job) -> Command:
+        """Start the job's class."""
+        path = job.write(self.settings(job))
+        jars = [self._classes(), *class_path(self.jars, lambda _: None)]
+        return Command(
+            [
+                str(find_java().java),
+                *self.java_options(job),
+                *("-cp", ":".join(map(str, jars))),
+                self.main,
+                str(path),
+            ]
+        )
+
+    def java_options(self, job: Job) -> list[str]:
+        """Options of its JVM."""
+        del job
+        return JAVA_OPTIONS
+
+    def _sources(self) -> list[Path]:
+        return sorted((JOBS / self.folder).rglob("*.java"))
+
+    def _classes(self) -> Path:
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in self._sources()))
+        return cache_dir() / "bench" / f"{self.name}-{digest.hexdigest()[:16]}"
+
+    def _compile(self) -> None:
+        target = self._classes()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            classes = Path(scratch) / "classes"
+            shutil.copytree(JOBS / self.folder, classes, ignore=shutil.ignore_patterns("*.java"))
+            jars = ":".join(str(jar) for jar in class_path(self.jars, lambda _: None))
+            command = [str(find_jdk().javac), "--release", "17", "-proc:none", "-cp", jars]
+            done = subprocess.run(
+                [*command, "-d", str(classes), *map(str, self._sources())],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                raise BenchError("JOB_NOT_COMPILED", f"{self.name}: {done.stderr.strip()[:500]}")
+            classes.rename(target)
+
+
+class Flink(_Compiled):
+    """Apache Flink's DataStream API."""
+
+    name = "flink"
+    title = "Flink"
+    jars = "flink"
+    folder = "flink"
+    main = "dev.eagre.bench.flink.FlinkJob"
+    checkpoints = "chk-*/_metadata"
+
+    def settings(self, job: Job) -> dict[str, str]:
+        """As its documentation advises for latency."""
+        return {"execution.checkpointing.interval": f"{job.epoch_ms} ms"}
+
+
+class KafkaStreams(_Compiled):
+    """Kafka Streams."""
+
+    name = "kafka-streams"
+    title = "Kafka Streams"
+    jars = "kafka-streams"
+    folder = "streams"
+    main = "dev.eagre.bench.streams.StreamsJob"
+
+    def settings(self, job: Job) -> dict[str, str]:
+        """As its documentation advises for latency."""
+        return {"commit.interval.ms": str(job.epoch_ms)}

@@ -1,0 +1,143 @@
+"""Spark's engine three times: by Eagre, in real time as it comes, and in micro-batches."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from eagre.bench.systems.base import JOBS, Command, System
+from eagre.config import LOOPBACK
+from eagre.jvm import class_path, companion_jar, find_java
+from eagre.profile import COLLECTOR, PROFILE
+from eagre.session import LOCAL_SLOTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eagre.bench.systems.base import Job
+
+NO_PYTHON = "Spark's Real-Time Mode runs no Python"
+FEWER_PARTITIONS = "8"
+"""Spark's own default of 200 shuffle partitions needs as many task slots."""
+
+
+class Eagre(System):
+    """The product as its users start it: ``eagre run``.
+
+    Args:
+        overrides: Spark settings that differ from the profile.
+    """
+
+    name = "eagre"
+    title = "Eagre, real time"
+    checkpoints = "commits/[0-9]*"
+
+    def __init__(self, overrides: dict[str, str] | None = None) -> None:
+        self._overrides = overrides or {}
+
+    def refusal(self, workload: str) -> str:
+        """Python in the stream is not there yet."""
+        return "Eagre runs no Python in real time yet" if workload.startswith("python") else ""
+
+    def settings(self, job: Job) -> dict[str, str]:
+        """The latency profile, which Eagre sets by itself."""
+        profile = {setting.key: setting.value for setting in (*PROFILE, COLLECTOR)}
+        return {**profile, "kafka.linger.ms": "0", **slow(job), **self._overrides}
+
+    def command(self, job: Job) -> Command:
+        """Run the app on the given brokers."""
+        path = job.write(self.settings(job))
+        return run_app(
+            *(f"{JOBS / 'eagre_job.py'}:bench", "--mode", "real-time"),
+            *("--every", f"{job.epoch_ms} ms", "--brokers", job.brokers),
+            *("--checkpoint", f"{job.state}/checkpoint", "--from", "earliest"),
+            environment={"EAGRE_BENCH_JOB": str(path)},
+            settings={**slow(job), **self._overrides},
+        )
+
+
+class _Plain(System):
+    """Spark through PySpark, without Eagre."""
+
+    checkpoints = "commits/[0-9]*"
+
+    def prepare(self, say: Callable[[str], None]) -> None:
+        """Fetch the connector."""
+        class_path("spark", say)
+
+    def command(self, job: Job) -> Command:
+        """Run the script."""
+        path = job.write(self.settings(job))
+        environment = {
+            "JAVA_HOME": str(find_java().home),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "PYTHONPATH": str(JOBS),
+        }
+        return Command([sys.executable, str(JOBS / "spark_job.py"), str(path)], environment)
+
+    def _base(self, job: Job) -> dict[str, str]:
+        jars = [*class_path("spark", lambda _: None), companion_jar()]
+        return {
+            "spark.master": f"local[{LOCAL_SLOTS}]",
+            "spark.jars": ",".join(map(str, jars)),
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            **slow(job),
+        }
+
+
+class SparkDefaults(_Plain):
+    """Real time as Spark ships it."""
+
+    name = "spark-rtm-defaults"
+    title = "Spark real time, its defaults"
+
+    def refusal(self, workload: str) -> str:
+        """No Python."""
+        return NO_PYTHON if workload.startswith("python") else ""
+
+    def settings(self, job: Job) -> dict[str, str]:
+        """What it needs to start, and no more."""
+        fewer = {"spark.sql.shuffle.partitions": FEWER_PARTITIONS}
+        return {**self._base(job), **fewer, "trigger": f"realTime={job.epoch_ms} milliseconds"}
+
+
+class SparkMicroBatch(_Plain):
+    """Classic micro-batches, with every setting of Eagre's profile: only the trigger differs."""
+
+    name = "spark-micro-batch"
+    title = "Spark micro-batch"
+
+    def settings(self, job: Job) -> dict[str, str]:
+        """The profile, and a trigger."""
+        profile = {setting.key: setting.value for setting in (*PROFILE, COLLECTOR)}
+        trigger = {"trigger": f"processingTime={job.trigger_ms} milliseconds"}
+        return {**self._base(job), **profile, **trigger}
+
+
+def run_app(
+    *arguments: str,
+    environment: dict[str, str] | None = None,
+    settings: dict[str, str] | None = None,
+) -> Command:
+    """Start ``eagre run``, with Spark settings on top of its own."""
+    stated = dict(environment or {})
+    if settings:
+        confs = [word for k, value in settings.items() for word in ("--conf", f"{k}={value}")]
+        stated["PYSPARK_SUBMIT_ARGS"] = shlex.join([*confs, "pyspark-shell"])
+    return Command([sys.executable, "-m", "eagre", "run", *arguments], stated)
+
+
+def slow(job: Job) -> dict[str, str]:
+    """Make every access to the checkpoint's file system take longer, as a distant store's do."""
+    if not job.slow_checkpoint_ms:
+        return {}
+    return {
+        "spark.hadoop.fs.file.impl": "dev.eagre.SlowFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "dev.eagre.SlowFileSystem$Context",
+        "spark.hadoop.eagre.slow.ms": str(job.slow_checkpoint_ms),
+    }
