@@ -4,8 +4,10 @@ import json
 import subprocess
 import sys
 import time
+from importlib.resources import files
 from itertools import islice
 
+import jsonschema
 import psutil
 import pytest
 
@@ -23,6 +25,7 @@ from eagre.bench.workload import MERCHANTS, merchants, names, workload
 from eagre.errors import BenchError
 from eagre.waiting import wait_until
 
+SCHEMA = json.loads((files("eagre.bench") / "schema.json").read_text())
 BEGIN_US = 1_794_700_000_000_000
 RATE, WARMUP, SECONDS = 100, 1, 2
 LATENCY_US = 5_000
@@ -260,6 +263,7 @@ def test_differences_within_the_control_are_none():
             "quix": [5.5, 5.5],
         }
     )
+    jsonschema.validate(found, SCHEMA)
     assert found["control"]["count"]["noise"]["p50_ms"] == 1.5
     told = found["ratios"]["count"]["eagre"]
     assert told["spark-micro-batch"]["p50_ms"] == {
@@ -271,6 +275,13 @@ def test_differences_within_the_control_are_none():
     assert found["results"]["count"]["eagre"]["p50_ms"] == 4.5
     assert found["results"]["count"]["eagre"]["spread"]["p50_ms"] == [4, 5]
     assert found["systems"]["flink"]["settings"] == {"jars": "one.jar, two.jar"}
+
+
+def test_the_schema_refuses_what_is_not_a_run():
+    found = run_of({"eagre": [4, 4, 4]})
+    del found["results"]["count"]["eagre"]["p99_ms"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(found, SCHEMA)
 
 
 def test_a_trial_that_does_not_count_is_left_out_of_the_medians():
@@ -398,6 +409,7 @@ def test_a_run_from_the_command_line(cli, tmp_path):
     )
     found = load_document(tmp_path / "out")
     assert found == json.loads((tmp_path / "run.json").read_text())
+    jsonschema.validate(found, SCHEMA)
     results = found["results"]["count"]
     for figures_ in results.values():
         assert figures_["records"] == 1200
