@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs profile clean
+.PHONY: help setup demo test lint docs bench profile clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -25,6 +25,9 @@ lint: setup $(VENV)/.dev  ## style, types, layers
 
 docs: setup  ## write the command reference
 	@$(BIN)/python -m eagre.cli.reference > docs/cli.md
+
+bench: setup  ## the field's benchmark against the others (ARGS="count --systems all")
+	@$(BIN)/eagre bench run $(or $(ARGS),field)
 
 profile: setup  ## measure the latency profile, setting by setting, into docs/profile.md
 	@$(BIN)/python -m eagre.bench.ablation

@@ -62,8 +62,7 @@ def document(
         "eagre": __version__,
         **about_here(),
         "options": vars(options),
-        "workloads": {chosen.name: vars(chosen) for chosen in workloads},
-        "systems": {s.name: {"title": s.title, "settings": shown(s, workloads)} for s in systems},
+        **described(workloads, systems),
         "results": results,
         "control": control,
         "ratios": {name: ratios(results[name], control[name]) for name in results},
@@ -116,8 +115,11 @@ def ratios(results: dict[str, Figures], control: Figures) -> dict[str, dict[str,
     """Each system's figures over those of the ones it is compared with.
 
     A ratio above one means that ``against`` is slower. ``differs`` is false where the difference
-    is within what the control shows between two runs of one system.
+    is within what the control shows between two runs of one system. Without a control there are no
+    ratios.
     """
+    if not control.get("noise"):
+        return {}
     sound = {name: f for name, f in results.items() if f.get("valid")}
     return {
         name: {
@@ -132,9 +134,9 @@ def ratios(results: dict[str, Figures], control: Figures) -> dict[str, dict[str,
 def ratio(against: Figures, figures: Figures, metric: str, control: Figures) -> Figures:
     """How many times larger a figure of the one is than that of the other."""
     value = against[metric] / figures[metric] if figures[metric] else 0.0
-    noise = control.get("noise", {}).get(metric) or 1.0
+    noise = control["noise"][metric]
     apart = bool(value) and max(value, 1 / value) > noise
-    return {"ratio": round(value, 3), "differs": apart}
+    return {"ratio": float(f"{value:.4g}"), "differs": apart}
 
 
 def load_document(path: Path) -> Document:
@@ -177,17 +179,25 @@ def about_here() -> dict[str, Any]:
     }
 
 
-def shown(system: System, workloads: list[Workload]) -> dict[str, str]:
-    """A system's settings as the report shows them: jars by their names alone."""
-    settings = system.settings(_typical(workloads))
-    return {key: _names_only(value) for key, value in settings.items()}
+def described(workloads: list[Workload], systems: list[System]) -> dict[str, Any]:
+    """The workloads, and every setting of the systems; jars by their names alone."""
+    typical = _typical(workloads[0])
+    return {
+        "workloads": {chosen.name: vars(chosen) for chosen in workloads},
+        "systems": {
+            system.name: {
+                "title": system.title,
+                "settings": {k: _names_only(v) for k, v in system.settings(typical).items()},
+            }
+            for system in systems
+        },
+    }
 
 
-def _typical(workloads: list[Workload]) -> Job:
+def _typical(first: Workload) -> Job:
     from eagre.bench.systems import Job
     from eagre.config import interval_ms
 
-    first = workloads[0]
     epoch, trigger = interval_ms(first.epoch), interval_ms(first.trigger)
     return Job(first.name, "…", "events", "results", "group", epoch, trigger, "…", "…")
 
@@ -228,7 +238,9 @@ def _control(workload: str, systems: list[System], trials: list[tuple[Turn, Figu
     if not able:
         return {}
     name = control_of(able).name
-    measured = [f for f in _of(trials, workload, name, control=True) if "failed" not in f]
+    own = _of(trials, workload, name, control=True)
+    sound = [figures for figures in own if not figures["problems"]]
+    measured = sound if len(sound) > 1 else [f for f in own if "failed" not in f]
     extra = [f for turn, f in trials if turn.workload.name == workload and turn.control]
     noise = {m: _noise([f[m] for f in measured]) for m in RATIOS} if len(measured) > 1 else {}
     return {"system": name, "noise": noise, "trials": extra}

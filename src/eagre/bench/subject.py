@@ -88,15 +88,15 @@ class Subject:
 
     def kill(self) -> None:
         """End all of it at once, as a machine that fails would."""
+        import psutil
+
         tree = self._tree()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         for process in tree:
             with contextlib.suppress(*_gone()):
                 process.kill()
-        self._process.wait()
-        import psutil
-
+        self._process.communicate()
         psutil.wait_procs(tree, timeout=10)
 
     def _tree(self) -> list[psutil.Process]:

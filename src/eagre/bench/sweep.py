@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagre import __version__
 from eagre.bench.campaign import Bench, Options, Turn
-from eagre.bench.results import SCHEMA, about_here, summary
+from eagre.bench.results import SCHEMA, about_here, described, summary
 from eagre.bench.systems import system
 from eagre.config import interval_ms
 
@@ -92,13 +92,17 @@ class Sweep:
             one = replace(several, seconds=max(LEAST_SECONDS, length))
             yield Point(value, system("eagre"), one, recovery=True)
 
+    def _systems(self) -> list[System]:
+        names = ("spark-micro-batch", "eagre") if self.kind == "trigger" else ("eagre",)
+        return [system(name) for name in names]
+
     def _document(self, done: dict[tuple[str, str, bool], list[Figures]]) -> Document:
         points: list[Figures] = []
         baseline = None
         for (label, name, recovery), trials in done.items():
             told = {"label": label, "system": name, **summary(trials)}
             if recovery:
-                points[-1].update(_recovery(told))
+                points[-1].update(_recovery(points[-1], told))
             elif label == REAL_TIME:
                 baseline = told
             else:
@@ -112,12 +116,18 @@ class Sweep:
             "eagre": __version__,
             **about_here(),
             "options": vars(self._options),
+            **described([self._options.applied(self._name)], self._systems()),
             "points": points,
             "baseline": baseline,
         }
 
 
-def _recovery(killed: Figures) -> Figures:
-    """What a kill in mid-epoch cost: time, and rows that came again."""
+def _recovery(point: Figures, killed: Figures) -> Figures:
+    """What a kill in mid-epoch cost: time, and rows that came again; whether all came out right."""
     names = ("recovery_ms", "repeated", "lost", "wrong")
-    return {name: killed.get(name) for name in names}
+    return {
+        **{name: killed.get(name) for name in names},
+        "valid": point["valid"] and killed["valid"],
+        "problems": [*point["problems"], *(f"killed: {p}" for p in killed["problems"])],
+        "killed_trials": killed["trials"],
+    }

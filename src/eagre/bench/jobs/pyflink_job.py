@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyflink.datastream import DataStream, RuntimeContext
+    from pyflink.table import TableResult
     from semantics import Merchants
 
 JVM_OPTIONS = "env.java.opts.all"
@@ -110,7 +111,7 @@ def newest_checkpoint(job: dict[str, Any]) -> str | None:
     return newest.parent.absolute().as_uri() if newest else None
 
 
-def dataflow(tables: StreamTableEnvironment, job: dict[str, Any]) -> Any:
+def dataflow(tables: StreamTableEnvironment, job: dict[str, Any]) -> TableResult:
     """Connect source, workload and sink, and start."""
     tables.create_temporary_table("source", kafka(job, "source", "consumer."))
     tables.create_temporary_table("sink", kafka(job, "sink", "producer."))

@@ -37,17 +37,30 @@ def main() -> None:
 def application(job: dict[str, Any]) -> Application:
     """Give the application with the job's settings."""
     own = {name: value for name, value in job["settings"].items() if "." not in name}
-    return Application(
-        job["brokers"],
-        consumer_group=job["group"],
-        auto_offset_reset="earliest",
-        commit_interval=job["epoch_ms"] / 1000,
-        state_dir=job["state"],
-        consumer_extra_config=settings_of(job, "consumer."),
-        producer_extra_config=settings_of(job, "producer."),
-        rocksdb_options=RocksDBOptions(**settings_of(job, "rocksdb.")),
-        **own,
-    )
+    options = {
+        "consumer_group": job["group"],
+        "auto_offset_reset": "earliest",
+        "commit_interval": job["epoch_ms"] / 1000,
+        "state_dir": job["state"],
+        "consumer_extra_config": settings_of(job, "consumer."),
+        "producer_extra_config": settings_of(job, "producer."),
+        "rocksdb_options": RocksDBOptions(**typed(settings_of(job, "rocksdb."))),
+        **typed(own),
+    }
+    return Application(job["brokers"], **options)
+
+
+def typed(settings: dict[str, Any]) -> dict[str, Any]:
+    """Give settings that were written as text the types that arguments in Python have."""
+    return {name: as_value(value) for name, value in settings.items()}
+
+
+def as_value(value: Any) -> Any:  # noqa: ANN401  (whatever JSON can say)
+    """Read text as JSON where it is JSON."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def settings_of(job: dict[str, Any], prefix: str) -> dict[str, Any]:

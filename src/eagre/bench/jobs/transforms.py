@@ -62,7 +62,7 @@ def dedup(df: DataFrame) -> DataFrame:
 def enrich(df: DataFrame, merchants: str) -> DataFrame:
     """Join with the merchants."""
     columns = "merchant STRING, category STRING, country STRING"
-    table = df.sparkSession.read.csv(merchants, schema=columns)
+    table = df.sparkSession.read.csv(merchants, schema=columns).cache()
     joined = df.join(F.broadcast(table), "merchant")
     return joined.select("id", "card", "amount", "category", "country")
 

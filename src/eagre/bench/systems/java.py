@@ -106,8 +106,25 @@ class Flink(_Compiled):
     checkpoints = "chk-*/_metadata"
 
     def settings(self, job: Job) -> dict[str, str]:
-        """As its documentation advises for latency."""
-        return {"execution.checkpointing.interval": f"{job.epoch_ms} ms"}
+        """No buffering between tasks, objects reused, incremental checkpoints at the epoch."""
+        slow = f"slow://{job.state}" if job.slow_checkpoint_ms else ""
+        return {
+            "execution.buffer-timeout.interval": "0 ms",
+            "pipeline.object-reuse": "true",
+            "pipeline.generic-types": "false",
+            "state.backend.type": "rocksdb",
+            "execution.checkpointing.interval": f"{job.epoch_ms} ms",
+            "execution.checkpointing.incremental": "true",
+            "execution.checkpointing.num-retained": "1000000",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "execution.state-recovery.claim-mode": "CLAIM",
+            "producer.linger.ms": "0",
+            **({"execution.checkpointing.dir": slow} if slow else {}),
+        }
+
+    def java_options(self, job: Job) -> list[str]:
+        """The delay of a slow checkpoint store is the JVM's to know."""
+        return [*super().java_options(job), f"-Deagre.slow.ms={job.slow_checkpoint_ms}"]
 
 
 class KafkaStreams(_Compiled):
@@ -120,5 +137,9 @@ class KafkaStreams(_Compiled):
     main = "dev.eagre.bench.streams.StreamsJob"
 
     def settings(self, job: Job) -> dict[str, str]:
-        """As its documentation advises for latency."""
-        return {"commit.interval.ms": str(job.epoch_ms)}
+        """No cache in front of the stores, no lingering, commits at the epoch."""
+        return {
+            "commit.interval.ms": str(job.epoch_ms),
+            "statestore.cache.max.bytes": "0",
+            "producer.linger.ms": "0",
+        }

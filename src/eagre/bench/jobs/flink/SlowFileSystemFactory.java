@@ -1,0 +1,18 @@
+package dev.eagre.bench.flink;
+
+import java.net.URI;
+import org.apache.flink.core.fs.FileSystem;
+import org.apache.flink.core.fs.FileSystemFactory;
+
+/** Makes {@code slow:///folder} mean the local folder behind a store that takes its time. */
+public final class SlowFileSystemFactory implements FileSystemFactory {
+    @Override
+    public String getScheme() {
+        return SlowFileSystem.ROOT.getScheme();
+    }
+
+    @Override
+    public FileSystem create(URI address) {
+        return new SlowFileSystem(Long.getLong("eagre.slow.ms", 0));
+    }
+}

@@ -1,0 +1,261 @@
+"""The benchmark's report: what it prints, and that it needs nothing beside itself."""
+
+import re
+import sys
+from itertools import pairwise
+
+import pytest
+
+from eagre.bench.canvas import apart
+from eagre.bench.report import write_report
+from eagre.bench.results import ratios, summary
+from eagre.errors import BenchError
+from eagre.latency.histogram import CURVE
+
+REFUSED = "Spark's Real-Time Mode runs no Python"
+MARKUP = '<script src="https://evil.example/x.js"></script> & more'
+HERE = {
+    "schema": 1,
+    "eagre": "0.1.0",
+    "date": "2026-11-15 08:00 UTC",
+    "commit": "1493076",
+    "machine": {
+        "cpu": "Some CPU",
+        "cores": 2,
+        "memory_gb": 24,
+        "system": "Linux x86_64",
+        "python": "3.11.7",
+        "java": "25",
+    },
+    "options": {"rounds": 2, "rate": None, "recovery": False, "slow_checkpoint_ms": 0},
+}
+
+
+def trial(p50, **changed):
+    """The figures of one trial, around a median."""
+    return {
+        "p50_ms": p50,
+        "p95_ms": 2 * p50,
+        "p99_ms": 4 * p50,
+        "p999_ms": 8 * p50,
+        "p9999_ms": 9 * p50,
+        "max_ms": 10 * p50,
+        "mean_ms": 1.2 * p50,
+        "records": 6000,
+        "lost": 0,
+        "repeated": 0,
+        "wrong": 0,
+        "negative": 0,
+        "curve": [p50 * (0.5 + at / 10) for at in range(len(CURVE))],
+        "series": [
+            {"second": at, "p50_ms": p50, "p99_ms": 4 * p50, "max_ms": 9 * p50, "records": 2000}
+            for at in range(3)
+        ],
+        "links": {"topic": 0.3, "engine": p50, "reader": 0.2},
+        "late_mean_ms": 0.1,
+        "late_p99_ms": 1.0,
+        "cpu_s_per_million": 40.0,
+        "rss_mb": 900,
+        "start_s": 9.0,
+        "recovery_ms": None,
+        "checkpoints": [1.5],
+        "problems": [],
+        **changed,
+    }
+
+
+def run(**more):
+    """A run of one workload: two that differ, two that do not, and those that do not count."""
+    results = {
+        "floor": summary([trial(0.6), trial(0.7)]),
+        "eagre": summary([trial(1.0), trial(1.2)]),
+        "spark-micro-batch": summary([trial(400.0, checkpoints=[at / 9 for at in range(27)])] * 2),
+        "flink": summary([trial(1.05)] * 2),
+        "kafka-streams": summary([trial(1.0, lost=7, problems=["7 events were not answered"])]),
+        "pyflink": summary([{"failed": MARKUP, "problems": [MARKUP]}]),
+        "quix": {"valid": False, "refused": REFUSED},
+        **more,
+    }
+    noise = dict.fromkeys((*trial(1), "cpu_s_per_million"), 1.3)
+    control = {"system": "eagre", "noise": noise, "trials": [trial(1.3)]}
+    workload = {
+        "name": "count",
+        "title": "Count and sum per key",
+        "statement": "Each payment updates its card's count.",
+        "rate": 2000.0,
+        "warmup": 15.0,
+        "seconds": 3.0,
+        "trigger": "500 ms",
+        "epoch": "5 minutes",
+        "partitions": 1,
+        "cards": 1000,
+    }
+    systems = {name: {"title": name, "settings": {"linger.ms": "0"}} for name in results}
+    return {
+        **HERE,
+        "kind": "run",
+        "workloads": {"count": workload},
+        "systems": systems,
+        "results": {"count": results},
+        "control": {"count": control},
+        "ratios": {"count": ratios(results, control)},
+    }
+
+
+def sweep(kind, values):
+    """A sweep, with one point that does not count and one that has no figures."""
+    system = "spark-micro-batch" if kind == "trigger" else "eagre"
+    points = [
+        {
+            "label": f"{ms} ms",
+            "value_ms": ms,
+            "system": system,
+            **summary([trial(20 + ms / 2), trial(22 + ms / 2)]),
+            "recovery_ms": 5000.0 + ms,
+            "repeated": ms,
+        }
+        for ms in values
+    ]
+    points[1] |= {"valid": False, "problems": ["the load generator was 60 ms late at p99"]}
+    broken = summary([{"failed": "NO_RESULT", "problems": ["NO_RESULT"]}])
+    points[2] = {"label": "none", "value_ms": values[2], "system": system, **broken}
+    real_time = {"label": "real time", "system": "eagre", **summary([trial(1.0)])}
+    return {
+        **HERE,
+        "kind": "sweep",
+        "sweep": kind,
+        "workload": "count",
+        "title": f"The {kind} swept",
+        "points": points,
+        "baseline": real_time if kind == "trigger" else None,
+    }
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(document):
+        path = tmp_path / "report.html"
+        write_report(document, path)
+        return path.read_text(encoding="utf-8")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "document",
+    [run(), sweep("trigger", [2000, 500, 100, 0]), sweep("epoch", [5000, 10000, 30000, 60000])],
+    ids=["run", "trigger", "epoch"],
+)
+def test_a_page_loads_nothing(written, document):
+    page = written(document)
+    assert not re.findall(r"<(?:script|link|img|iframe|object)\b", page)
+    assert not re.findall(r"(?:src|href)=\"(?!#)|url\((?!#)|@import", page)
+    assert not re.findall(r"=\"https?://", page)
+    assert page.count("<svg ") == page.count("</svg>") > 0
+    assert "#fe00" not in page
+    assert "nan" not in re.findall(r"[\w.]+", page)
+
+
+def test_a_run_tells_who_does_not_count_and_why(written):
+    page = written(run())
+    rows = re.findall(r"<tr class=\"void\">.*?</tr>", page, flags=re.DOTALL)
+    badges = [re.findall(r"</span>([\w-]+) <span class=\"badge.*?>(.*?)<", row)[0] for row in rows]
+    assert badges == [("kafka-streams", "invalid"), ("pyflink", "failed"), ("quix", "not run")]
+    assert "7 events were not answered" in page
+    assert REFUSED.replace("'", "&#39;") in page
+
+
+def test_what_does_not_count_is_compared_with_nothing(written):
+    table = re.search(r"<table class=\"ratios\">.*?</table>", written(run()), flags=re.DOTALL)[0]
+    assert "eagre" in table
+    assert "kafka-streams" not in table
+
+
+def test_small_differences_are_printed_as_none(written):
+    page = written(run())
+    against_flink = page.partition("against flink</th>")[2].partition("</tbody>")[0]
+    eagre = re.search(r"eagre</th>.*", against_flink)[0]
+    assert re.findall(r">([^<>]+)</td>", eagre) == ["no difference"] * 6
+    assert "364x faster" in page
+    assert "eagre measured 3 times differs by itself by a factor of up to p50 1.3x" in page
+
+
+def test_without_a_control_it_says_so(written):
+    document = run()
+    document["control"]["count"] = {"system": "eagre", "noise": {}, "trials": []}
+    assert "No system was measured a second time" in written(document)
+
+
+def test_markup_in_what_a_system_said_is_escaped(written):
+    page = written(run())
+    assert MARKUP not in page
+    assert "&lt;script src=" in page
+
+
+def test_a_round_that_does_not_count_is_told(written):
+    late = trial(1.0, problems=["the load generator was 65 ms late at p99"])
+    page = written(run(bytewax=summary([late, trial(1.0)])))
+    assert "1 of 2 rounds do not count: the load generator was 65 ms late" in page
+
+
+def test_many_commits_are_not_drawn(written):
+    few, many = trial(1.0, checkpoints=[1.1]), trial(1.0, checkpoints=[at / 9 for at in range(27)])
+    document = run()
+    results = document["results"]["count"] = {"eagre": summary([few])}
+    document["ratios"] = {"count": {}}
+    marked = written(document)
+    results["eagre"] = summary([many])
+    assert written(document).count("<path") == marked.count("<path") - 1
+
+
+def test_a_run_without_links_or_ratios_is_written(written):
+    document = run()
+    document["results"]["count"] = {"eagre": summary([trial(1.0, links={})])}
+    document["ratios"] = {"count": {}}
+    assert "Second by second" in written(document)
+
+
+def test_a_run_with_nothing_valid_is_written(written):
+    document = run()
+    document["results"]["count"] = {"eagre": summary([{"failed": "no", "problems": ["no"]}])}
+    document["ratios"] = {"count": {}}
+    assert "<svg " not in written(document)
+
+
+def test_recovery_has_its_column(written):
+    killed = trial(1.0, recovery_ms=6400.0, repeated=812)
+    document = run(eagre=summary([killed]))
+    assert "recovery ms" not in written(document)
+    document["options"] = {**document["options"], "recovery": True}
+    page = written(document)
+    assert "recovery ms" in page
+    assert '<td class="begins">6,400</td>' in page
+    assert 'fault">812' not in page
+
+
+def test_the_trigger_sweep_says_how_far_below_real_time_is(written):
+    page = written(sweep("trigger", [2000, 500, 100, 0]))
+    assert "with a trigger of 0 ms, reach a p50 of 21 ms" in page
+    assert "21x and 21x less" in page
+    assert "half the interval" in page
+
+
+def test_the_epoch_sweep_has_three_plots(written):
+    page = written(sweep("epoch", [5000, 10000, 30000, 60000]))
+    assert page.count("<svg ") == 3
+    assert "5,000 against 60,000 rows replayed" in page
+
+
+@pytest.mark.parametrize("module", ["jinja2", "matplotlib"])
+def test_without_the_extra_it_says_what_to_install(monkeypatch, tmp_path, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(BenchError, match="REPORT_NEEDS_BENCH_EXTRA") as caught:
+        write_report(run(), tmp_path / "report.html")
+    assert module in caught.value.problem
+    assert "eagre[bench]" in caught.value.hint
+
+
+def test_labels_are_moved_apart_and_stay_in_order():
+    placed = apart([0.0, 1.0, 1.5, 80.0], 10)
+    assert all(b - a >= 10 for a, b in pairwise(placed))
+    assert placed[-1] == 80.0
