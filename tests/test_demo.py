@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from eagre.bench.judge import sent_us
 from eagre.bench.load import Load
-from eagre.bench.meter import sent_us
 
 
 def test_the_demo_measures_both_modes(cli):
@@ -44,7 +44,7 @@ def test_a_demo_that_cannot_be(cli, args, told):
 
 
 def test_the_schedule_is_open_loop():
-    load = Load("", "", rate=2000, seconds=1.5, begin_us=10)
+    load = Load("", "", "", rate=2000, seconds=1.5, begin_us=10)
     assert load.records == 3000
     assert [load.due_us(n) for n in (0, 1, 2000)] == [10, 510, 1_000_010]
 

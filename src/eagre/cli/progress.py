@@ -36,10 +36,17 @@ class Progress:
 
     def begin(self, turn: Turn, number: int, of: int) -> None:
         """Announce a trial of a run."""
-        passed = time.monotonic() - self._began
-        left = f", about {(passed / (number - 1)) * (of - number + 1) / 60:.0f} min left"
-        self.say(f"{number} of {of}: {turn.name}{left if number > 1 else ''}")
+        if number == 1:
+            self._began = time.monotonic()
+        self.say(f"{number} of {of}: {turn.name}{self._left(number, of)}")
         self.start(turn.system.name, turn.workload.warmup, turn.workload.seconds)
+
+    def _left(self, number: int, of: int) -> str:
+        """Judge the time to come by the trials that are over."""
+        if number == 1:
+            return ""
+        each = (time.monotonic() - self._began) / (number - 1)
+        return f", about {each * (of - number + 1) / 60:.0f} min left"
 
     def start(self, name: str, warmup: float, seconds: float) -> None:
         """Begin a trial."""
