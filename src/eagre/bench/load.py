@@ -48,6 +48,8 @@ class Load:
         seconds: For how long.
         begin_us: When the first record is due, in microseconds since 1970.
         seed: Of the events.
+        offset_us: What the steady clock lacks to the wall clock, the same for all processes of a
+            trial: a wall clock that is set in mid-run would give negative latencies.
     """
 
     brokers: str
@@ -57,6 +59,11 @@ class Load:
     seconds: float
     begin_us: int
     seed: int = 1
+    offset_us: int = 0
+
+    def now_us(self) -> int:
+        """The time by the trial's own clock."""
+        return steady_us() + self.offset_us
 
     def due_us(self, number: int) -> int:
         """When record ``number`` is meant to be sent.
@@ -117,7 +124,7 @@ class Generator:
         }
 
     def _wait(self, due_us: int) -> None:
-        while (ahead := due_us - now_us()) > 0:
+        while (ahead := due_us - self._load.now_us()) > 0:
             self._producer.poll(0)
             time.sleep(ahead / 1_000_000)
         self._late.record(max(0, -ahead))
@@ -155,9 +162,14 @@ def topic_of(events: str) -> str:
     return str(runpy.run_path(events)["TOPIC"])
 
 
-def now_us() -> int:
-    """The wall clock in microseconds; generator and meter are on one machine."""
-    return time.time_ns() // 1000
+def steady_us() -> int:
+    """The clock that only goes forward, in microseconds; one for all processes of a machine."""
+    return time.monotonic_ns() // 1000
+
+
+def clock_offset_us() -> int:
+    """What the steady clock lacks to the wall clock at this moment."""
+    return time.time_ns() // 1000 - steady_us()
 
 
 def request() -> dict[str, Any]:

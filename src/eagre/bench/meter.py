@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from eagre.bench.judge import SECOND_US, Judge, Marked, Verified, glance_us
-from eagre.bench.load import Load, now_us, request
+from eagre.bench.load import Load, request
 
 CONSUMER = {
     "group.id": "eagre-meter",
@@ -68,6 +68,7 @@ class Meter:
 
     def __init__(self, measurement: Measurement) -> None:
         self._what = measurement
+        self._now_us = measurement.load.now_us
         self._received = array("q")
         self._appended = array("q")
         self._values: list[bytes] = []
@@ -76,7 +77,7 @@ class Meter:
     def run(self) -> dict[str, Any]:
         """Read until every expected result is in, or the grace is over."""
         gc.disable()
-        while (now := now_us()) < self._what.until_us:
+        while (now := self._now_us()) < self._what.until_us:
             self._read(min(now + SECOND_US, self._what.until_us))
             self._report(now)
         judge = self._judged()
@@ -88,11 +89,11 @@ class Meter:
 
     def _read(self, until_us: int) -> None:
         """Wait for one record, then take what else is there; all of it has arrived by now."""
-        while now_us() < until_us:
+        while self._now_us() < until_us:
             first = self._consumer.poll(POLL_SECONDS)
             if first is None:
                 continue
-            received = now_us()
+            received = self._now_us()
             for record in (first, *self._consumer.consume(AT_ONCE, 0)):
                 if not record.error():
                     self._received.append(received)
@@ -102,12 +103,12 @@ class Meter:
     def _judged(self) -> Judge:
         """Judge what came, and what still comes until nothing is missing or the grace is over."""
         judge = self._what.judge()
-        deadline = now_us() + round(self._what.grace * SECOND_US)
+        deadline = self._now_us() + round(self._what.grace * SECOND_US)
         taken = self._hand_over(judge, 0)
-        while not judge.complete() and now_us() < deadline:
-            self._read(now_us() + SECOND_US // 4)
+        while not judge.complete() and self._now_us() < deadline:
+            self._read(self._now_us() + SECOND_US // 4)
             taken = self._hand_over(judge, taken)
-        self._read(now_us() + round(LINGER_SECONDS * SECOND_US))
+        self._read(self._now_us() + round(LINGER_SECONDS * SECOND_US))
         self._hand_over(judge, taken)
         return judge
 

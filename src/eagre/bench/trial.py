@@ -96,7 +96,7 @@ class Trial:
         topics = Topics(brokers)
         before = topics.ends([self.results])
         deadline = time.monotonic() + START_SECONDS
-        probe = load.Probe(self._load(brokers, load.now_us()))
+        probe = load.Probe(self._load(brokers))
         while topics.ends([self.results]) == before:
             life.require_alive()
             if time.monotonic() > deadline:
@@ -109,18 +109,26 @@ class Trial:
             probe.send()
             time.sleep(PROBE_SECONDS)
 
-    def _load(self, brokers: str, begin_us: int) -> load.Load:
-        length = self.warmup + self.seconds
-        return load.Load(brokers, self.source, self.events, self.rate, length, begin_us)
+    def _load(self, brokers: str) -> load.Load:
+        return due_soon(
+            load.Load(
+                brokers=brokers,
+                topic=self.source,
+                events=self.events,
+                rate=self.rate,
+                seconds=self.warmup + self.seconds,
+                begin_us=0,
+            )
+        )
 
     def _measurement(self, brokers: str) -> meter.Measurement:
         topics = Topics(brokers)
         ends = topics.ends([self.source, self.results])
-        begin = load.now_us() + LEAD_US
-        from_us = begin + round(self.warmup * 1_000_000)
+        what = self._load(brokers)
+        from_us = what.begin_us + round(self.warmup * 1_000_000)
         until_us = from_us + round(self.seconds * 1_000_000)
         return meter.Measurement(
-            load=self._load(brokers, begin),
+            load=what,
             topic=self.results,
             begin=ends[self.results],
             from_us=from_us,
@@ -134,7 +142,7 @@ class Trial:
     @contextlib.contextmanager
     def _killing(self, life: Life, what: meter.Measurement) -> Iterator[None]:
         """Kill the system at its time, and start it again at once."""
-        timer = threading.Timer((what.kill_us - load.now_us()) / 1_000_000, life.again)
+        timer = threading.Timer((what.kill_us - what.load.now_us()) / 1_000_000, life.again)
         if self.kill:
             timer.start()
         try:
@@ -203,12 +211,17 @@ def warm_broker(brokers: str, what: load.Load) -> None:
     topics = Topics(brokers)
     if what.topic not in topics.names():
         topics.create(what.topic, 1)
-    due = replace(what, brokers=brokers, begin_us=load.now_us() + LEAD_US)
-    loading = _start(load, load.to_json(due))
+    loading = _start(load, load.to_json(due_soon(replace(what, brokers=brokers))))
     try:
         _last_word(loading)
     finally:
         _end(loading)
+
+
+def due_soon(what: load.Load) -> load.Load:
+    """Give a load its beginning, and the trial's clock."""
+    offset = load.clock_offset_us()
+    return replace(what, offset_us=offset, begin_us=load.steady_us() + offset + LEAD_US)
 
 
 def starter(command: Command, folder: Path, log: Path) -> Callable[[], Subject]:
@@ -245,8 +258,8 @@ def _follow(
         life.require_alive()
         second = report["second"]
         on_second({**second, "warmup": second["at_us"] < what.from_us})
-        passed = (load.now_us() - what.from_us) // 1_000_000
-        last = load.now_us() >= what.until_us
+        passed = (what.load.now_us() - what.from_us) // 1_000_000
+        last = what.load.now_us() >= what.until_us
         if passed >= 0 and (passed % SAMPLE_SECONDS == 0 or last or not sampled):
             life.sample()
             sampled += 1

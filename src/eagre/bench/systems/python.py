@@ -72,7 +72,6 @@ class Quix(_Environment):
         return {
             "commit_interval": str(job.epoch_ms / 1000),
             "consumer.group.instance.id": "0",
-            "consumer.fetch.wait.max.ms": "100",
             "producer.linger.ms": "0",
             "loglevel": "WARNING",
         }
@@ -101,9 +100,11 @@ class PyFlink(_Environment):
             "state.backend.type": "rocksdb",
             "execution.checkpointing.interval": f"{job.epoch_ms} ms",
             "execution.checkpointing.incremental": "true",
+            "execution.checkpointing.num-retained": "1000000",
             "execution.state-recovery.claim-mode": "CLAIM",
+            "restart-strategy.type": "none",
             "producer.linger.ms": "0",
-            "env.java.opts.all": "-Xmx1g -XX:+UseParallelGC",
+            "env.java.opts.all": "-Xms1g -Xmx1g -XX:+UseParallelGC",
         }
 
     def command(self, job: Job) -> Command:
@@ -126,5 +127,5 @@ class Bytewax(_Environment):
 
 def _connector() -> list[Path]:
     """The jars of Flink's Kafka connector; the rest is in PyFlink's own environment."""
-    wanted = ("flink-connector-base", "flink-connector-kafka", "kafka-clients")
+    wanted = ("flink-connector-kafka", "kafka-clients")
     return [folder("flink") / jar.name for jar in lock("flink") if jar.name.startswith(wanted)]
