@@ -88,13 +88,14 @@ class Meter:
         return total
 
     def _read(self, until_us: int) -> None:
-        """Wait for one record, then take what else is there; all of it has arrived by now."""
+        """Wait for one record, then take what else is there; all of it is here only after that."""
         while self._now_us() < until_us:
             first = self._consumer.poll(POLL_SECONDS)
             if first is None:
                 continue
+            records = (first, *self._consumer.consume(AT_ONCE, 0))
             received = self._now_us()
-            for record in (first, *self._consumer.consume(AT_ONCE, 0)):
+            for record in records:
                 if not record.error():
                     self._received.append(received)
                     self._appended.append(record.timestamp()[1])
