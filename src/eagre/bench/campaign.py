@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from eagre.bench.load import Load
 from eagre.bench.systems import Job
-from eagre.bench.trial import Trial, starter, warm_broker
+from eagre.bench.trial import WARM_SECONDS, Trial, starter, warm_broker
 from eagre.bench.workload import workload, write_merchants
 from eagre.broker import EmbeddedBroker, Topics
 from eagre.config import interval_ms
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from eagre.bench.systems import System
     from eagre.bench.workload import Workload
 
-BROKER_WARMUP = Load("", "warm-up", "field", rate=2000, seconds=10, begin_us=0)
 LATE_MS = 20.0
 """A generator later than this at p99 has fallen behind, and what it measured does not count."""
 BEHIND = "the load generator"
@@ -119,8 +117,8 @@ class Bench:
         self._folder.mkdir(parents=True, exist_ok=True)
         write_merchants(self._folder / "merchants.csv")
         self._broker.start()
-        self._observer.say(f"warming up the fresh broker for {BROKER_WARMUP.seconds:g} s")
-        warm_broker(self._broker.address, BROKER_WARMUP)
+        self._observer.say(f"warming up the fresh broker for {WARM_SECONDS:g} s")
+        warm_broker(self._broker.address, self._folder)
         return self
 
     def __exit__(self, *_: object) -> None:

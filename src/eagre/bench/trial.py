@@ -30,6 +30,8 @@ SAMPLE_SECONDS = 5
 LEAD_US = 1_500_000
 """How far ahead the first record is due: the generator process must be up by then."""
 GRACE_SECONDS = 15.0
+WARM_RATE, WARM_SECONDS = 2_000.0, 25.0
+"""What a fresh broker is put under before it is measured: until its hot code is compiled."""
 
 Figures = dict[str, Any]
 
@@ -206,16 +208,23 @@ def scratch_folder(base: Path) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def warm_broker(brokers: str, what: load.Load) -> None:
-    """Put a fresh broker under the load alone: its first seconds are many times slower."""
+def warm_broker(brokers: str, folder: Path) -> None:
+    """Put a fresh broker under load alone, in and out: its first seconds are many times slower."""
+    from eagre.bench.systems.base import Job
+    from eagre.bench.systems.floor import Floor
+
+    source, sink = "warm-up-events", "warm-up-results"
     topics = Topics(brokers)
-    if what.topic not in topics.names():
-        topics.create(what.topic, 1)
-    loading = _start(load, load.to_json(due_soon(replace(what, brokers=brokers))))
-    try:
-        _last_word(loading)
-    finally:
-        _end(loading)
+    for topic in (source, sink):
+        topics.create(topic, 1)
+    state = folder / "warm-up"
+    state.mkdir()
+    job = Job("field", brokers, source, sink, "warm-up", 1_000, 0, str(state), "")
+    trial = Trial("field", source, sink, WARM_RATE, 0, WARM_SECONDS, forwards=True)
+    start = starter(Floor().command(job), state, state / "log")
+    trial.run(brokers, start, lambda _: None)
+    topics.delete([source, sink])
+    shutil.rmtree(state)
 
 
 def due_soon(what: load.Load) -> load.Load:

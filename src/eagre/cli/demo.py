@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eagre.bench.campaign import LATE_MS
-from eagre.bench.load import Load, topic_of
+from eagre.bench.load import topic_of
 from eagre.bench.systems.spark import run_app
-from eagre.bench.trial import Trial, scratch_folder, starter, warm_broker
+from eagre.bench.trial import WARM_SECONDS, Trial, scratch_folder, starter, warm_broker
 from eagre.broker import EmbeddedBroker, Topics
 from eagre.cli.console import say, table, write_json
 from eagre.cli.progress import Progress
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from eagre.bench.subject import Subject
 
-BROKER_WARMUP_SECONDS = 8
 MICRO_BATCH_EVERY = "500 ms"
 REAL_TIME_EVERY = "5 minutes"
 RESULTS = "scores"
@@ -68,7 +67,10 @@ def demo(
         contextlib.closing(progress),
         EmbeddedBroker(say=say) as broker,
     ):
-        _warm(broker.address, trial)
+        for topic in (trial.source, trial.results):
+            Topics(broker.address).create(topic, 1)
+        say(f"warming up the fresh broker for {WARM_SECONDS:g} s")
+        warm_broker(broker.address, scratch)
         for mode, interval in pace.items():
             say(f"{mode}: starting Spark, then {warmup:g} s of warm-up")
             progress.start(mode, warmup, seconds)
@@ -78,12 +80,6 @@ def demo(
     click.echo(_text(result), err=target == "-")
     if target:
         write_json(target, result)
-
-
-def _warm(brokers: str, trial: Trial) -> None:
-    say(f"warming up the fresh broker for {BROKER_WARMUP_SECONDS} s")
-    Topics(brokers).create(trial.results, 1)
-    warm_broker(brokers, Load("", trial.source, trial.events, trial.rate, BROKER_WARMUP_SECONDS, 0))
 
 
 def _pipeline(app: Path, mode: str, every: str, brokers: str, place: Path) -> Callable[[], Subject]:
