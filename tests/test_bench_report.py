@@ -52,7 +52,7 @@ def trial(p50, **changed):
             for at in range(3)
         ],
         "links": {"topic": 0.3, "engine": p50, "reader": 0.2},
-        "late_mean_ms": 0.1,
+        "late_p50_ms": 0.1,
         "late_p99_ms": 1.0,
         "cpu_s_per_million": 40.0,
         "rss_mb": 900,

@@ -196,14 +196,17 @@ class Campaign:
         self._again: dict[str, int] = {}
 
     def turns(self, *, control: bool = True) -> Iterator[Turn]:
-        """Every trial in its order; each second round goes the other way round."""
+        """Every trial in its order; each second round goes the other way round.
+
+        The A/A control is one system measured at least twice: its rounds, or a trial more.
+        """
         for chosen in self._workloads:
             able = [system for system in self._systems if not system.refusal(chosen.name)]
             for number in range(1, self._rounds + 1):
                 order = able if number % 2 else able[::-1]
                 yield from (Turn(chosen, system, number) for system in order)
-                if number == 1 and able and control:
-                    yield Turn(chosen, control_of(able), number, control=True)
+            if self._rounds == 1 and able and control:
+                yield Turn(chosen, control_of(able), 1, control=True)
 
     def run(self, measure: Measure, *, control: bool = True) -> list[tuple[Turn, Figures]]:
         """Measure every turn."""

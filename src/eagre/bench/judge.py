@@ -129,25 +129,31 @@ class Verified:
         }
 
     def links(self, appended: list[int]) -> dict[str, float]:
-        """Split the mean latency by what the two topics' own clocks say.
+        """Split the latency of the typical event by what the two topics' own clocks say.
+
+        Typical is the middle half; the links are its means, so that they add up.
 
         Args:
             appended: When the source took each event, in milliseconds.
 
         The broker's clock is cut to whole milliseconds, so half of one is given back.
         """
-        spans = [
+        spans = sorted(
             (
-                appended[number] + 0.5 - self._load.due_us(number) / 1000,
-                result_ms - appended[number],
-                received / 1000 - result_ms - 0.5,
-            )
-            for number, (received, result_ms) in self._measured()
-            if number < len(appended)
-        ]
-        if not spans:
+                (
+                    appended[number] + 0.5 - self._load.due_us(number) / 1000,
+                    result_ms - appended[number],
+                    received / 1000 - result_ms - 0.5,
+                )
+                for number, (received, result_ms) in self._measured()
+                if number < len(appended)
+            ),
+            key=sum,
+        )
+        typical = spans[len(spans) // 4 : len(spans) - len(spans) // 4]
+        if not typical:
             return {}
-        means = [sum(column) / len(spans) for column in zip(*spans, strict=True)]
+        means = [sum(column) / len(typical) for column in zip(*typical, strict=True)]
         return dict(zip(("topic", "engine", "reader"), means, strict=True))
 
     def _measured(self) -> list[tuple[int, tuple[int, int]]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import sys
+import threading
+import time
 from array import array
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,6 +23,8 @@ CONSUMER = {
 POLL_SECONDS = 0.2
 AT_ONCE = 1_000
 GLANCE = 500
+SWITCH_SECONDS = 0.0005
+"""How long the judge may hold up the reader."""
 LINGER_SECONDS = 0.5
 """How long the meter still listens when all is there: a repetition would come now."""
 
@@ -61,9 +65,10 @@ class Measurement:
 
 
 class Meter:
-    """Notes three things of each result while they come: everything dear is done afterwards.
+    """Notes three things of each result as it comes: everything dear is done after the load.
 
-    What the meter does slows down what it measures.
+    What the meter does slows down what it measures. A thread reads, to the end: what arrives while
+    the results are being judged is stamped when it arrives.
     """
 
     def __init__(self, measurement: Measurement) -> None:
@@ -72,24 +77,30 @@ class Meter:
         self._received = array("q")
         self._appended = array("q")
         self._values: list[bytes] = []
+        self._over = False
         self._consumer = _consumer(measurement.load.brokers, measurement.topic, measurement.begin)
 
     def run(self) -> dict[str, Any]:
         """Read until every expected result is in, or the grace is over."""
         gc.disable()
-        while (now := self._now_us()) < self._what.until_us:
-            self._read(min(now + SECOND_US, self._what.until_us))
-            self._report(now)
-        judge = self._judged()
-        self._consumer.close()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        reader = threading.Thread(target=self._read)
+        reader.start()
+        try:
+            self._watch()
+            judge = self._judged()
+        finally:
+            self._over = True
+            reader.join()
+            self._consumer.close()
         total = judge.verdict()
         if isinstance(judge, Verified) and self._what.source_begin is not None:
             total["links"] = judge.links(_appended(self._what))
         return total
 
-    def _read(self, until_us: int) -> None:
+    def _read(self) -> None:
         """Wait for one record, then take what else is there; all of it is here only after that."""
-        while self._now_us() < until_us:
+        while not self._over:
             first = self._consumer.poll(POLL_SECONDS)
             if first is None:
                 continue
@@ -101,15 +112,21 @@ class Meter:
                     self._appended.append(record.timestamp()[1])
                     self._values.append(record.value() or b"")
 
+    def _watch(self) -> None:
+        """Let the measured time pass, and tell of each second."""
+        while (now := self._now_us()) < self._what.until_us:
+            time.sleep(min(SECOND_US, self._what.until_us - now) / SECOND_US)
+            self._report(now)
+
     def _judged(self) -> Judge:
         """Judge what came, and what still comes until nothing is missing or the grace is over."""
         judge = self._what.judge()
-        deadline = self._now_us() + round(self._what.grace * SECOND_US)
+        deadline = self._what.until_us + round(self._what.grace * SECOND_US)
         taken = self._hand_over(judge, 0)
         while not judge.complete() and self._now_us() < deadline:
-            self._read(self._now_us() + SECOND_US // 4)
+            time.sleep(POLL_SECONDS)
             taken = self._hand_over(judge, taken)
-        self._read(self._now_us() + round(LINGER_SECONDS * SECOND_US))
+        time.sleep(LINGER_SECONDS)
         self._hand_over(judge, taken)
         return judge
 

@@ -93,7 +93,7 @@ def summary(trials: list[Figures]) -> Figures:
 
 
 def links(trials: list[Figures]) -> dict[str, float]:
-    """The mean latency by link, in milliseconds.
+    """The typical event's latency by link, in milliseconds.
 
     The result's way into its topic cannot be seen from outside; it is taken to cost what the
     event's way into the source costs, and the engine is the rest.
@@ -101,7 +101,7 @@ def links(trials: list[Figures]) -> dict[str, float]:
     kept = [figures for figures in trials if figures.get("links")]
     if not kept:
         return {}
-    late = statistics.median(figures["late_mean_ms"] for figures in kept)
+    late = statistics.median(figures["late_p50_ms"] for figures in kept)
     into, through, out = (
         statistics.median(figures["links"][name] for figures in kept)
         for name in ("topic", "engine", "reader")

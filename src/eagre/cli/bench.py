@@ -114,8 +114,8 @@ def run(
     """Measure WORKLOADs on every system in turn, and write one report.
 
     Each system runs in processes of its own, under the same open-loop load on the same fresh
-    broker; what comes out is compared with what must come out. One system is measured once more
-    (the A/A control): differences no larger than between its own runs are called none.
+    broker; what comes out is compared with what must come out. One system is measured at least
+    twice (the A/A control): differences no larger than between its own runs are called none.
     """
     if finding:
         warmup, seconds = warmup or FIND_RATE_WARMUP, seconds or FIND_RATE_SECONDS
