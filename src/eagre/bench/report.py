@@ -310,6 +310,7 @@ def _sweep(document: Document) -> Told:
     measured = [*document["points"], *([document["baseline"]] if document["baseline"] else [])]
     rows = [_row(p["label"], p, columns, p["system"], p["system"]) for p in measured]
     return {
+        "systems": document.get("systems", {}),
         "title": document["title"],
         "table": _table(columns, rows),
         "words": (_epoch_words if epoch else _trigger_words)(document),
