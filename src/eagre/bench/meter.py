@@ -17,6 +17,7 @@ from eagre.bench.load import Load, request
 CONSUMER = {
     "group.id": "eagre-meter",
     "enable.auto.commit": False,
+    "isolation.level": "read_uncommitted",
     "socket.nagle.disable": True,
     "log_level": 0,
 }

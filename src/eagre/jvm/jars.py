@@ -1,7 +1,8 @@
 """The jars Eagre adds to a JVM: locked by checksum, fetched once per user.
 
-There are two sets in two folders: ``spark`` (the Kafka connector, for Spark's class path) and
-``broker`` (Apache Kafka itself, for a process of its own). ``ivy.xml`` names each jar,
+Each set has a folder: ``spark`` (the Kafka connector, for Spark's class path), ``broker`` (Apache
+Kafka itself, for a process of its own), and the benchmark's ``flink`` and ``kafka-streams``, which
+are fetched when they are first asked for. ``ivy.xml`` names each jar,
 ``jars.lock`` holds its SHA-256, and a file that differs by one byte is never put on a class path.
 
 Ivy, which ships inside PySpark, downloads them from its default repository, or from those of the
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 JarSet = Literal["spark", "broker", "flink", "kafka-streams"]
 JAR_SETS: tuple[JarSet, ...] = ("spark", "broker")
+"""What every set-up fetches."""
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,8 @@ class Flink(_Compiled):
             "pipeline.object-reuse": "true",
             "pipeline.generic-types": "false",
             "state.backend.type": "rocksdb",
+            "state.backend.rocksdb.timer-service.factory": "HEAP",
+            "taskmanager.memory.managed.size": "512m",
             "execution.checkpointing.interval": f"{job.epoch_ms} ms",
             "execution.checkpointing.incremental": "true",
             "execution.checkpointing.num-retained": "1000000",
