@@ -147,7 +147,8 @@ class Bench:
         return told
 
     def _trial(self, chosen: Workload, system: System, job: Job, *, kill: bool) -> Figures:
-        state, log = self._state(), self._folder / "logs" / f"{job.group}.log"
+        logs = self._folder / "logs" / job.group
+        logs.mkdir(parents=True)
         trial = Trial(
             events=chosen.name,
             source=job.source,
@@ -158,9 +159,9 @@ class Bench:
             forwards=system.forwards,
             kill=kill,
         )
-        start = starter(system.command(job), state, log)
+        start = starter(system.command(job), logs, logs / "output.log")
         figures = trial.run(self._broker.address, start, self._observer.second)
-        marks = system.checkpoint_times(state)
+        marks = system.checkpoint_times(self._state())
         from_us = figures.pop("from_us")
         return {**figures, "checkpoints": [round((m - from_us) / 1e6, 3) for m in marks]}
 

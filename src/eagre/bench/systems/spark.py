@@ -137,6 +137,7 @@ def slow(job: Job) -> dict[str, str]:
     if not job.slow_checkpoint_ms:
         return {}
     return {
+        "spark.driver.extraClassPath": str(companion_jar()),
         "spark.hadoop.fs.file.impl": "dev.eagre.SlowFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "dev.eagre.SlowFileSystem$Context",
         "spark.hadoop.eagre.slow.ms": str(job.slow_checkpoint_ms),
