@@ -111,18 +111,22 @@ class Bench:
     def __init__(self, folder: Path, options: Options, observer: Observer) -> None:
         self._folder, self._options, self._observer = folder, options, observer
         self._broker = EmbeddedBroker(say=observer.say)
+        self._merchants = folder / "merchants.csv"
         self._trials = 0
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_merchants(self._folder / "merchants.csv")
         self._broker.start()
         self._observer.say(f"warming up the fresh broker for {WARM_SECONDS:g} s")
         warm_broker(self._broker.address, self._folder)
+        write_merchants(self._merchants)
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Leave the logs, take away what the trials kept."""
         self._broker.stop()
+        shutil.rmtree(self._folder / "state", ignore_errors=True)
+        self._merchants.unlink(missing_ok=True)
 
     def measure(self, chosen: Workload, system: System, *, kill: bool = False) -> Figures:
         """Run one trial on topics and a state folder of its own.
@@ -130,19 +134,19 @@ class Bench:
         A system that cannot be measured gives ``failed``, and the run goes on.
         """
         self._trials += 1
+        kill = kill or self._options.recovery
         job = self._job(chosen, system)
         topics = Topics(self._broker.address)
         for topic in (job.source, job.sink):
             topics.create(topic, chosen.partitions, TOPIC_SETTINGS)
         try:
-            figures = self._trial(chosen, system, job, kill=kill or self._options.recovery)
+            figures = self._trial(chosen, system, job, kill=kill)
         except EagreError as error:
             figures = {"failed": str(error)}
         finally:
             topics.delete([job.source, job.sink])
             shutil.rmtree(self._state(), ignore_errors=True)
-        killed = kill or self._options.recovery
-        told = {**figures, "problems": problems(figures, recovery=killed)}
+        told = {**figures, "problems": problems(figures, recovery=kill)}
         self._observer.end(told)
         return told
 
@@ -181,7 +185,7 @@ class Bench:
             epoch_ms=interval_ms(chosen.epoch),
             trigger_ms=interval_ms(chosen.trigger),
             state=str(state),
-            merchants=str(self._folder / "merchants.csv"),
+            merchants=str(self._merchants),
             slow_checkpoint_ms=self._options.slow_checkpoint_ms,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from eagre.bench.results import reason
 from eagre.errors import BenchError
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ def _row(document: Document, workload: str, name: str, figures: dict[str, Any]) 
     width = len(COLUMNS) + len(COSTS) + 1
     title = f"`{name}`"
     if not figures.get("valid"):
-        why = figures.get("refused") or "; ".join(figures.get("problems", []))
-        return [f"{title}: {why}", *[""] * width]
+        return [f"{title}: {reason(figures)}", *[""] * width]
     against = document["ratios"][workload][name].get("spark-micro-batch")
     return [
         title,

@@ -92,6 +92,11 @@ def summary(trials: list[Figures]) -> Figures:
     }
 
 
+def reason(figures: Figures) -> str:
+    """Why a result is not valid: the system cannot, or what was wrong with its trials."""
+    return figures.get("refused") or "; ".join(figures["problems"])
+
+
 def links(trials: list[Figures]) -> dict[str, float]:
     """The typical event's latency by link, in milliseconds.
 

@@ -265,8 +265,7 @@ def _follow(
         if "total" in report:
             return dict(report["total"])
         life.require_alive()
-        second = report["second"]
-        on_second({**second, "warmup": second["at_us"] < what.from_us})
+        on_second(report["second"])
         passed = (what.load.now_us() - what.from_us) // 1_000_000
         last = what.load.now_us() >= what.until_us
         if passed >= 0 and (passed % SAMPLE_SECONDS == 0 or last or not sampled):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eagre.bench.campaign import Bench, Campaign, Options, prepare, require_any
-from eagre.bench.compare import METRICS, compare
+from eagre.bench.compare import compare
 from eagre.bench.publish import number, publish
 from eagre.bench.rates import find_rate
-from eagre.bench.results import document, load_document
+from eagre.bench.results import document, load_document, reason
 from eagre.bench.sweep import Sweep
 from eagre.bench.systems import SYSTEMS, system
 from eagre.bench.workload import names, workload
@@ -35,7 +34,6 @@ FIND_RATE_WARMUP, FIND_RATE_SECONDS = 10.0, 15.0
 PUBLISHED = ("README.md", "docs/bench.md")
 
 Document = dict[str, Any]
-Command = "Callable[..., None]"
 
 
 @click.group()
@@ -133,7 +131,7 @@ def run(
     missing = prepare(drivers, progress)
     able = [driver for driver in drivers if driver.name not in missing]
     campaign = Campaign(chosen, able, rounds, progress)
-    with _cleaned(folder), contextlib.closing(progress), Bench(folder, options, progress) as place:
+    with contextlib.closing(progress), Bench(folder, options, progress) as place:
         measure = place.measure
         if finding:
             trials = campaign.run(
@@ -182,7 +180,7 @@ def sweep(
     plan = Sweep(kind, options, workload(name).name, points.split(",") if points else [])
     folder = _folder(out)
     progress = Progress()
-    with _cleaned(folder), contextlib.closing(progress):
+    with contextlib.closing(progress):
         found = plan.run(folder, progress)
     click.echo(_sweep_table(found), err=target == "-")
     _write(found, folder, target)
@@ -219,7 +217,6 @@ def compare_(before: Path, after: Path, target: str | None) -> None:
         for w, systems in found.items()
         for s, figures in systems.items()
         for m, f in figures.items()
-        if m in METRICS
     ]
     if not rows:
         raise BenchError("NOTHING_IN_COMMON", "the two runs share no valid result.")
@@ -259,16 +256,6 @@ def _folder(out: Path | None) -> Path:
     return folder.resolve()
 
 
-@contextlib.contextmanager
-def _cleaned(folder: Path) -> Any:  # noqa: ANN401
-    """Leave the logs, take away what the trials kept."""
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder / "state", ignore_errors=True)
-        (folder / "merchants.csv").unlink(missing_ok=True)
-
-
 def _newest() -> Path:
     runs = sorted((project_dir() / "bench").glob("*/bench.json"))
     if not runs:
@@ -301,8 +288,7 @@ def _table(found: Document, name: str) -> str:
     notes = []
     for key, figures in found["results"][name].items():
         if not figures["valid"]:
-            why = figures.get("refused") or "; ".join(figures["problems"])
-            notes.append(f"{key}: {why}")
+            notes.append(f"{key}: {reason(figures)}")
         if "p50_ms" not in figures:
             continue
         told = found["ratios"][name].get(key, {}).get("spark-micro-batch", {}).get("p99_ms")
