@@ -28,7 +28,8 @@ START_SECONDS = 120
 PROBE_SECONDS = 0.5
 SAMPLE_SECONDS = 5
 LEAD_US = 1_500_000
-"""How far ahead the first record is due: the generator process must be up by then."""
+PREPARE_US = 25
+"""How far ahead the first record is due: the generator must be up, and have made each record."""
 GRACE_SECONDS = 15.0
 WARM_RATE, WARM_SECONDS = 2_000.0, 25.0
 """What a fresh broker is put under before it is measured: until its hot code is compiled."""
@@ -230,7 +231,8 @@ def warm_broker(brokers: str, folder: Path) -> None:
 def due_soon(what: load.Load) -> load.Load:
     """Give a load its beginning, and the trial's clock."""
     offset = load.clock_offset_us()
-    return replace(what, offset_us=offset, begin_us=load.steady_us() + offset + LEAD_US)
+    lead = LEAD_US + PREPARE_US * what.records
+    return replace(what, offset_us=offset, begin_us=load.steady_us() + offset + lead)
 
 
 def starter(command: Command, folder: Path, log: Path) -> Callable[[], Subject]:
