@@ -23,8 +23,9 @@ lint: setup $(VENV)/.dev  ## style, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-docs: setup  ## write the command reference
+docs: setup  ## write the command reference and the rules
 	@$(BIN)/python -m eagre.cli.reference > docs/cli.md
+	@$(BIN)/python -m eagre.preflight.reference > docs/check.md
 
 bench: setup  ## the field's benchmark against the others (ARGS="count --systems all")
 	@$(BIN)/eagre bench run $(or $(ARGS),field)

@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from eagre.broker import Topics
+
 EAGRE = Path(sys.executable).parent / "eagre"
 
 
@@ -63,3 +65,16 @@ def processes_of(folder):
         if str(folder) in told and process.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(process)
     return found
+
+
+@pytest.fixture(scope="module")
+def ground(eagre_broker, eagre_spark, tmp_path_factory):
+    """Topics and a session for queries in plain PySpark."""
+    from queries import Ground
+
+    topics = Topics(eagre_broker.address)
+    known = topics.names()
+    for name, partitions in (("corpus", 3), ("corpus-2", 1), ("corpus-out", 1)):
+        if name not in known:
+            topics.create(name, partitions)
+    return Ground(eagre_spark, eagre_broker.address, tmp_path_factory.mktemp("corpus"))

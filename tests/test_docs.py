@@ -14,6 +14,7 @@ import pytest
 import eagre
 from eagre.cli import eagre as command_line
 from eagre.cli.reference import reference
+from eagre.preflight.reference import page as rules_page
 from eagre.profile import COLLECTOR, PROFILE
 
 ROOT = Path(__file__).parent.parent
@@ -74,6 +75,10 @@ def test_the_readmes_commands_exist(line):
 
 def test_the_command_reference_is_current():
     assert (ROOT / "docs" / "cli.md").read_text() == reference(), "run `make docs`"
+
+
+def test_the_page_of_the_rules_is_current():
+    assert (ROOT / "docs" / "check.md").read_text() == rules_page(), "run `make docs`"
 
 
 def test_the_profile_page_holds_the_profile():

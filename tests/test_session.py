@@ -50,8 +50,21 @@ def test_spark_defaults_conf_wins_as_well(builder, tmp_path, monkeypatch):
     assert "spark.sql.shuffle.partitions" not in stated
     assert "spark.ui.enabled" not in stated
     assert stated["spark.driver.extraJavaOptions"] == (
-        "-XX:+UseParallelGC -Dlog4j.file=x -XX:+UseStringDeduplication"
+        "-XX:+UseParallelGC -Xms1024m -Xmn409m -XX:MetaspaceSize=256m "
+        "-Dlog4j.file=x -XX:+UseStringDeduplication"
     )
+
+
+def test_the_heap_is_laid_out_by_the_memory_that_was_asked_for(builder):
+    stated = options(eg.configure(builder.config("spark.driver.memory", "3g")))
+    assert "-Xms3072m -Xmn1228m" in stated["spark.driver.extraJavaOptions"]
+    assert "-Xms1024m" in stated["spark.executor.extraJavaOptions"]
+
+
+def test_a_heap_of_ones_own_is_left_alone(builder):
+    own = "-Xms300m"
+    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", own)))
+    assert stated["spark.driver.extraJavaOptions"] == own
 
 
 def test_submit_arguments_win_as_well(builder, monkeypatch):

@@ -6,6 +6,7 @@ Importing this package imports no PySpark and starts nothing.
 from eagre.broker import EmbeddedBroker
 from eagre.errors import EagreError
 from eagre.pipeline import Pipeline, pipeline
+from eagre.preflight import check
 from eagre.session import configure, session
 from eagre.sources import Kafka
 
@@ -17,6 +18,7 @@ __all__ = [
     "Kafka",
     "Pipeline",
     "__version__",
+    "check",
     "configure",
     "pipeline",
     "session",

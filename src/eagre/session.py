@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagre.config import LOOPBACK
+from eagre.errors import SettingsError
 from eagre.jvm import class_path, companion_jar, find_java
 from eagre.jvm.spark_home import spark_jars
-from eagre.profile import COLLECTOR, PROFILE, Setting
+from eagre.profile import COLLECTOR, PROFILE, Setting, java_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +53,10 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         _keep_on_loopback(builder, stated)
     jars = [*class_path("spark", log.info), companion_jar()]
     builder.config("spark.jars", _appended(stated.get("spark.jars", ""), jars))
-    for key in (COLLECTOR.key, COLLECTOR.key.replace("driver", "executor")):
-        builder.config(key, _java_options(stated.get(key, "")))
+    for part in ("driver", "executor"):
+        key = COLLECTOR.key.replace("driver", part)
+        heap = stated.get(f"spark.{part}.memory", "1g")
+        builder.config(key, _java_options(stated.get(key, ""), heap))
     for setting in PROFILE:
         _apply(builder, setting, stated)
     return builder
@@ -124,9 +127,27 @@ def _appended(stated: str, jars: list[Path]) -> str:
     return ",".join(dict.fromkeys([*present, *map(str, jars)]))
 
 
-def _java_options(own: str) -> str:
-    """Choose the collector, unless the user did."""
-    return own if re.search(r"-XX:\+Use\w*GC\b", own) else f"{COLLECTOR.value} {own}".strip()
+def _java_options(own: str, heap: str) -> str:
+    """Choose the collector and lay out the heap, unless the user did."""
+    chosen = re.search(r"-XX:\+Use\w*GC\b|-Xm[sn]\d", own)
+    return own if chosen else f"{java_options(_megabytes(heap))} {own}".strip()
+
+
+def _megabytes(memory: str) -> int:
+    """Read a size as Spark writes it; without a unit it is in megabytes.
+
+    >>> _megabytes("2g"), _megabytes("512m"), _megabytes("768"), _megabytes("1048576k")
+    (2048, 512, 768, 1024)
+    """
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", memory.strip().lower())
+    if match is None:
+        raise SettingsError(
+            "MEMORY_MALFORMED",
+            f"memory must be a number and a unit, not {memory!r}.",
+            hint="write for example 512m or 2g.",
+        )
+    factor = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024 * 1024}[match[2]]
+    return max(1, int(int(match[1]) * factor))
 
 
 def _apply(builder: Any, setting: Setting, stated: Mapping[str, str]) -> None:  # noqa: ANN401

@@ -159,7 +159,8 @@ class EmbeddedBroker:
     ) -> subprocess.Popen[bytes]:
         command = [
             str(find_java().java),
-            *("-Xms256m", "-Xmx512m", "-XX:+UseParallelGC", "-Djava.awt.headless=true"),
+            *("-Xms512m", "-Xmx512m", "-Xmn200m", "-XX:MetaspaceSize=128m", "-XX:+UseParallelGC"),
+            "-Djava.awt.headless=true",
             *("-cp", ":".join(map(str, jars))),
             "dev.eagre.EmbeddedBroker",
             str(properties),

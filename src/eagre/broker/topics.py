@@ -123,6 +123,23 @@ class Topics:
         except TimeoutError:
             raise self._silent() from None
 
+    def settings(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Give the settings of topics that exist, those of their cluster included.
+
+        Raises:
+            BrokerError: The cluster refuses, with its reason.
+        """
+        from confluent_kafka.admin import ConfigResource
+
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+        if not asked:
+            return {}
+        futures = self.admin.describe_configs(asked, request_timeout=self._timeout)
+        return {
+            resource.name: {key: str(entry.value) for key, entry in self.result(future).items()}
+            for resource, future in futures.items()
+        }
+
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics, with all that is in them.
 

@@ -10,6 +10,7 @@ import click
 from eagre import __version__
 from eagre.cli.bench import bench
 from eagre.cli.broker import broker
+from eagre.cli.check import advise, check, explain, size
 from eagre.cli.checkpoint import checkpoint
 from eagre.cli.demo import demo
 from eagre.cli.doctor import doctor
@@ -31,7 +32,21 @@ def eagre() -> None:
     """Millisecond pipelines in PySpark: Spark 4.3 Real-Time Mode made practical."""
 
 
-for command in (bench, broker, checkpoint, demo, doctor, jars, run, topic):
+COMMANDS = (
+    advise,
+    bench,
+    broker,
+    check,
+    checkpoint,
+    demo,
+    doctor,
+    explain,
+    jars,
+    run,
+    size,
+    topic,
+)
+for command in COMMANDS:
     eagre.add_command(command)
 
 

@@ -54,7 +54,7 @@ _PLAIN_EVERY_SECONDS = 10
     metavar="earliest|latest|TIME",
     help="Where a fresh checkpoint begins. [default: latest; earliest in available-now]",
 )
-@click.option("--no-check", is_flag=True, help="Start without the check (there is none yet).")
+@click.option("--no-check", is_flag=True, help="Start even if the check finds errors.")
 def run(
     app: str,
     mode: Mode,
@@ -70,7 +70,6 @@ def run(
     A drain lets the running epoch end and commit, so that nothing is repeated at the next start;
     a second Ctrl-C ends at once.
     """
-    del no_check
     chosen = App.parse(app)
     chosen.check_readable()
     if brokers:
@@ -84,6 +83,7 @@ def run(
         master=master,
         checkpoint=checkpoint,
         start=start,
+        check=not no_check,
     )
     display = Display()
     cluster = ProjectBroker()
@@ -145,6 +145,18 @@ class Display:
         return str(event["text"])
 
     _note = _phase
+
+    def _checked(self, _: str, event: Event) -> str:
+        """Each finding that does not stop the run, in a line."""
+        told = [
+            f"{f['level']} {f['id']}: {f['problem']} {f['remedy']}"
+            for f in event["findings"]
+            if f["level"] != "advice"
+        ]
+        advice = sum(f["level"] == "advice" for f in event["findings"])
+        if advice:
+            told.append(f"{advice} more to read with `eagre check`")
+        return "; ".join(told)
 
     def _running(self, name: str, event: Event) -> str:
         self._runs[name] = {"since": time.monotonic(), "said": 0.0, "written": None, **event}

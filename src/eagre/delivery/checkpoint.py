@@ -104,6 +104,14 @@ class Checkpoint:
         batch = max((int(p.name) for p in self._log("commits")), default=-1)
         return batch, self._batch_offsets(batch) if batch >= 0 else {}
 
+    def state_version(self) -> int:
+        """The format of the state in it: 1, or 2 as real time needs it; 0 for no state."""
+        batch, _ = self.committed()
+        if batch < 0 or not (self.path / "state").exists():
+            return 0
+        text = (self.path / "commits" / str(batch)).read_text()
+        return 1 if text.startswith("v1") else 2
+
     def describe(self) -> dict[str, Any]:
         """Say what the checkpoint holds, for people and as JSON."""
         if not self.exists:

@@ -55,6 +55,16 @@ def consumer_lag(spark: SparkSession) -> dict[tuple[str, int], int]:
     return {(name.rsplit("/", 1)[0], int(name.rsplit("/", 1)[1])): lags[name] for name in lags}
 
 
+def real_time_queries(spark: SparkSession) -> list[str]:
+    """Name the queries that run in a session in real time."""
+    internals = companion(spark, "SparkInternals")
+    return [
+        query.name or str(query.id)
+        for query in spark.streams.active
+        if internals.realTime(_java_query(query))
+    ]
+
+
 def slots(spark: SparkSession) -> int | None:
     """How many tasks a local session can run at once; None on a cluster, which may still grow."""
     master = str(spark.sparkContext.master)

@@ -24,6 +24,7 @@ from eagre.delivery import Checkpoint
 from eagre.errors import EagreError, PipelineFailed, SettingsError
 from eagre.jvm import gateway
 from eagre.pipeline import DEFAULT_EVERY, Pipeline
+from eagre.preflight import check
 from eagre.runtime.app import raised
 from eagre.runtime.ground import Ground, prepare
 from eagre.runtime.spec import RunSpec
@@ -121,11 +122,13 @@ def run(spec: RunSpec, parent: Parent) -> None:
     checkpoint = Checkpoint(folder)
     if parent.draining.is_set():
         return
+    if spec.check:
+        parent.tell("phase", text="checking the plan")
+        _require_sound(spark, pipeline, spec, brokers, str(checkpoint.path), parent)
     parent.tell("phase", text="preparing topics and checkpoint")
     ground = prepare(
         pipeline, brokers, checkpoint, mode=spec.mode, start=spec.start, say=parent.say
     )
-    _require_slots(spark, pipeline, ground, spec.mode)
     query = Run(spark, pipeline, spec, ground, parent, app.path.resolve())
     try:
         query.until_end(query.start(brokers, str(checkpoint.path)))
@@ -136,16 +139,44 @@ def run(spec: RunSpec, parent: Parent) -> None:
         raise PipelineFailed("QUERY_FAILED", problem) from error
 
 
-def _require_slots(spark: SparkSession, pipeline: Pipeline, ground: Ground, mode: str) -> None:
-    slots = gateway.slots(spark)
-    if mode == "real-time" and slots is not None and slots < ground.source_partitions:
-        raise SettingsError(
-            "SLOTS_TOO_FEW",
-            f"pipeline {pipeline.name!r} reads {ground.source_partitions} source partitions in "
-            f"real time, each in a task slot of its own, and this session has {slots}; "
-            f"{ground.source_partitions - slots} would never be read.",
-            hint=f"run with --master local[{ground.source_partitions}] or more.",
+def _require_sound(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    spec: RunSpec,
+    brokers: str | None,
+    checkpoint: str,
+    parent: Parent,
+) -> None:
+    """Check the pipeline, tell what was found, and refuse it if an error was.
+
+    Raises:
+        SettingsError: One was.
+    """
+    try:
+        report = check(
+            pipeline,
+            spark,
+            brokers=brokers,
+            mode=spec.mode,
+            every=spec.every,
+            checkpoint=checkpoint,
         )
+    except EagreError:
+        raise
+    except Exception as error:
+        what = f"pipeline {pipeline.name!r} cannot be built"
+        path = spec.load().path.resolve()
+        raise raised(error, path, "PIPELINE_RAISED", what) from error
+    if report.ok:
+        parent.tell("checked", findings=[finding.as_dict() for finding in report.findings])
+        return
+    first, *more = report.errors
+    also = f" ({len(more)} more: {', '.join(f.id for f in more)})" if more else ""
+    raise SettingsError(
+        first.id,
+        f"pipeline {pipeline.name!r} would not run{also}: {first.problem}",
+        hint=f"{first.remedy} `eagre explain {first.id}` tells more; --no-check insists.",
+    )
 
 
 @dataclass

@@ -29,6 +29,7 @@ class RunSpec:
         checkpoint: The folder given on the command line; None for the project's own.
         start: Where a fresh checkpoint begins: earliest, latest or a time.
         settings: More Spark settings.
+        check: Whether to refuse a start that the check advises against.
     """
 
     app: str
@@ -40,6 +41,7 @@ class RunSpec:
     checkpoint: str | None = None
     start: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
+    check: bool = True
 
     def __post_init__(self) -> None:
         trigger(self.mode, self.every)

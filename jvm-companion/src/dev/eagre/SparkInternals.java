@@ -1,13 +1,14 @@
 package dev.eagre;
 
+import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
 import org.apache.spark.sql.execution.streaming.runtime.TERMINATED$;
 import org.apache.spark.sql.streaming.StreamingQuery;
 
 /**
- * The only class that touches Spark's private parts. Written against Spark 4.3.0; each method says
- * why the public API is not enough.
+ * What a running query needs of Spark's private parts; {@link Preflight} has what its planning needs.
+ * Written against Spark 4.3.0; each method says why the public API is not enough.
  */
 public final class SparkInternals {
     private SparkInternals() {}
@@ -29,6 +30,11 @@ public final class SparkInternals {
      */
     public static boolean ended(StreamingQuery query) {
         return !execution(query).queryExecutionThread().isAlive();
+    }
+
+    /** Whether a query runs in real time; the public API does not tell its trigger. */
+    public static boolean realTime(StreamingQuery query) {
+        return execution(query).trigger() instanceof RealTimeTrigger;
     }
 
     private static StreamExecution execution(StreamingQuery query) {

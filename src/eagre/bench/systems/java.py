@@ -14,6 +14,7 @@ from eagre.config import cache_dir
 from eagre.errors import BenchError
 from eagre.jvm import class_path, find_java
 from eagre.jvm.java import find_jdk
+from eagre.profile import java_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from eagre.jvm.jars import JarSet
 
 NO_PYTHON = "its jobs are written in Java"
-JAVA_OPTIONS = ["-Xms1g", "-Xmx1g", "-XX:+UseParallelGC"]
+JAVA_OPTIONS = ["-Xmx1g", *java_options().split()]
 """As Spark's driver has them: one gigabyte, and the collector that costs least on few cores."""
 
 

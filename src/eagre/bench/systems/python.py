@@ -13,6 +13,7 @@ from eagre.config import cache_dir
 from eagre.errors import BenchError
 from eagre.jvm import class_path, find_java
 from eagre.jvm.jars import folder, lock
+from eagre.profile import java_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +105,7 @@ class PyFlink(_Environment):
             "execution.state-recovery.claim-mode": "CLAIM",
             "restart-strategy.type": "none",
             "producer.linger.ms": "0",
-            "env.java.opts.all": "-Xms1g -Xmx1g -XX:+UseParallelGC",
+            "env.java.opts.all": f"-Xmx1g {java_options()}",
         }
 
     def command(self, job: Job) -> Command:

@@ -1,0 +1,279 @@
+"""The check of one query: gather the facts, ask every rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from eagre.config import interval_ms
+from eagre.errors import SettingsError
+from eagre.jvm import gateway
+from eagre.pipeline import DEFAULT_EVERY, Pipeline
+from eagre.preflight.facts import (
+    Facts,
+    TopicFacts,
+    other_queries,
+    see_checkpoint,
+    see_topics,
+    settings_of,
+)
+from eagre.preflight.finding import LEVELS, Finding, rules
+from eagre.preflight.plan import lines, plan
+from eagre.preflight.sample import skew
+from eagre.sources import REFUSED_IN_REAL_TIME, Kafka
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from eagre.preflight.facts import CheckpointFacts
+    from eagre.sources import Mode
+
+SCHEMA_VERSION = 1
+NO_BROKERS = "127.0.0.1:9092"
+"""What a source is planned with when its cluster is not known; it is never asked."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found.
+
+    Attributes:
+        name: The pipeline or query.
+        mode: The mode it was checked for.
+        findings: Errors first.
+        terms: The slots it needs, stage by stage; None if a topic was not seen.
+        slots: The slots of the session; None on a cluster.
+        unseen: What could not be seen, in words.
+    """
+
+    name: str
+    mode: str
+    findings: tuple[Finding, ...]
+    terms: tuple[int, ...] | None
+    slots: int | None
+    unseen: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the query may start: no finding is an error."""
+        return not self.errors
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings for which it may not."""
+        return tuple(finding for finding in self.findings if finding.level == "error")
+
+    def ids(self, *levels: str) -> set[str]:
+        """The names of the findings of some levels, or of all."""
+        return {f.id for f in self.findings if not levels or f.level in levels}
+
+    @property
+    def fixes(self) -> dict[str, str]:
+        """The Spark settings that mend what settings can mend."""
+        return {key: value for finding in self.findings for key, value in finding.settings.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it; ``docs/check.md`` describes the fields."""
+        return {
+            "name": self.name,
+            "mode": self.mode,
+            "ok": self.ok,
+            "findings": [finding.as_dict() for finding in self.findings],
+            "slots": {
+                "needed": sum(self.terms) if self.terms else None,
+                "terms": list(self.terms) if self.terms else None,
+                "available": self.slots,
+            },
+            "unseen": list(self.unseen),
+        }
+
+
+def check(  # noqa: PLR0913  (one option of `eagre check` each)
+    what: Pipeline | DataStreamWriter,
+    spark: SparkSession | None = None,
+    *,
+    brokers: str | None = None,
+    mode: Mode = "real-time",
+    every: str | None = None,
+    checkpoint: str | None = None,
+    sample: bool = False,
+) -> Report:
+    """Check a pipeline, or a prepared write up to and without ``start``, before any data flows.
+
+    Nothing is read from a topic, unless a sample is asked for, and nothing is written.
+
+    >>> report = check(score, brokers="127.0.0.1:9092")  # doctest: +SKIP
+    >>> report.ok, [finding.id for finding in report.findings]  # doctest: +SKIP
+    (True, [])
+
+    Args:
+        what: A pipeline, or what ``df.writeStream...`` gives.
+        spark: The session; a pipeline is checked in the active one, or in a new ``eg.session()``.
+        brokers: The cluster of a pipeline that names none.
+        mode: The mode of a pipeline; a write has its trigger.
+        every: The epoch or trigger of a pipeline.
+        checkpoint: The checkpoint of a pipeline, to check what is in it.
+        sample: Read a few of the newest records, to look for hot keys.
+    """
+    if isinstance(what, Pipeline):
+        return _check_pipeline(what, _session(spark), brokers, mode, every, checkpoint, sample)
+    jvm_writer = getattr(what, "_jwrite", None)
+    if jvm_writer is None:
+        raise SettingsError(
+            "NOTHING_TO_CHECK",
+            f"eg.check takes a pipeline or df.writeStream..., not {type(what).__name__}.",
+            hint="leave out .start(): a query is checked before it runs.",
+        )
+    return _check_write(what, sample=sample)
+
+
+def _session(spark: SparkSession | None) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    from eagre.session import session
+
+    return spark or SparkSession.getActiveSession() or session()
+
+
+def _check_pipeline(  # noqa: PLR0913, PLR0917
+    pipeline: Pipeline,
+    spark: SparkSession,
+    brokers: str | None,
+    mode: Mode,
+    every: str | None,
+    checkpoint: str | None,
+    sample: bool,  # noqa: FBT001
+) -> Report:
+    at = checkpoint or f".eagre/checkpoints/{pipeline.name}"
+    known = brokers or NO_BROKERS
+    with lines(spark):
+        writer = pipeline.writer(
+            spark,
+            checkpoint=at,
+            brokers=brokers or (None if not pipeline.needs_brokers else known),
+            mode=mode,
+            every=every,
+        )
+    facts = _facts(spark, writer, mode, interval_ms(every or DEFAULT_EVERY.get(mode, "0 ms")))
+    facts = replace(facts, pipeline=pipeline.name, left_out=_left_out(pipeline, mode))
+    clusters = _clusters(pipeline, brokers)
+    seen, unseen = see_topics(clusters)
+    if pipeline.needs_brokers and not brokers:
+        unseen.append("no brokers are known: the topics were not seen")
+    facts = replace(
+        facts,
+        topics={**_to_create(pipeline, seen), **seen},
+        unseen=(*facts.unseen, *unseen),
+    )
+    if sample:
+        facts = replace(facts, skew=tuple(skew(spark, writer, facts)))
+    return _report(facts, pipeline.name)
+
+
+def _check_write(writer: DataStreamWriter, *, sample: bool) -> Report:
+    spark = writer._spark  # noqa: SLF001  (the session of the DataFrame)
+    facts = _facts(spark, writer, None, interval_ms(DEFAULT_EVERY["real-time"]))
+    clusters: dict[str, set[str]] = {}
+    for source in facts.plan.sources:
+        servers = source.options.get("kafka.bootstrap.servers")
+        if servers:
+            clusters.setdefault(servers, set()).update(source.topics)
+    servers = facts.plan.option("kafka.bootstrap.servers")
+    if servers and facts.sink_topics:
+        clusters.setdefault(servers, set()).update(facts.sink_topics)
+    seen, unseen = see_topics(clusters)
+    facts = replace(facts, topics=seen, unseen=(*facts.unseen, *unseen))
+    if sample:
+        facts = replace(facts, skew=tuple(skew(spark, writer, facts)))
+    return _report(facts, facts.plan.option("queryName") or "query")
+
+
+def _facts(
+    spark: SparkSession, writer: DataStreamWriter, mode: Mode | None, epoch_ms: int
+) -> Facts:
+    planned = plan(spark, writer, epoch_ms)
+    known, unseen = see_checkpoint(planned.option("checkpointLocation"))
+    if _fixes_partitions(known):
+        planned = plan(spark, writer, epoch_ms, known.shuffle_partitions if known else 0)
+    named = "real-time" if planned.trigger in ("real-time", "continuous") else planned.trigger
+    return Facts(
+        mode=mode or cast("Mode", named),
+        plan=planned,
+        settings=settings_of(spark),
+        slots=gateway.slots(spark),
+        checkpoint=known,
+        others=other_queries(spark),
+        starts=_stated_starts(planned),
+        unseen=tuple(unseen),
+    )
+
+
+def _fixes_partitions(known: CheckpointFacts | None) -> bool:
+    return bool(known and known.state_version and known.shuffle_partitions)
+
+
+def _stated_starts(planned: Any) -> dict[str, dict[int, int]]:  # noqa: ANN401
+    """Read offsets that a source names by numbers."""
+    import json
+
+    starts: dict[str, dict[int, int]] = {}
+    for source in planned.sources:
+        stated = {key.lower(): value for key, value in source.options.items()}
+        text = stated.get("startingoffsets", "")
+        if text.startswith("{"):
+            for topic, offsets in json.loads(text).items():
+                starts[topic] = {int(p): int(o) for p, o in offsets.items() if int(o) >= 0}
+    return starts
+
+
+def _left_out(pipeline: Pipeline, mode: Mode) -> tuple[str, ...]:
+    if mode != "real-time":
+        return ()
+    stated = {key for source in pipeline.sources for key in source.options}
+    return tuple(sorted(stated & REFUSED_IN_REAL_TIME))
+
+
+def _clusters(pipeline: Pipeline, brokers: str | None) -> dict[str, set[str]]:
+    clusters: dict[str, set[str]] = {}
+    for end in (*pipeline.sources, pipeline.sink):
+        servers = brokers or end.stated_brokers
+        if servers:
+            clusters.setdefault(servers, set()).update(end.topics)
+    return clusters
+
+
+def _to_create(pipeline: Pipeline, seen: dict[str, TopicFacts]) -> dict[str, TopicFacts]:
+    """Give the topics that a run would create."""
+    ends: Sequence[Kafka] = (*pipeline.sources, pipeline.sink)
+    return {
+        name: TopicFacts(name, end.partitions, exists=False)
+        for end in ends
+        if end.create
+        for name in end.topics
+        if name not in seen
+    }
+
+
+def _report(facts: Facts, name: str) -> Report:
+    found = [finding for rule in rules().values() for finding in rule.check(facts)]
+    ordered = sorted(found, key=lambda finding: LEVELS.index(finding.level))
+    terms = facts.terms
+    return Report(
+        name=name,
+        mode=facts.mode,
+        findings=tuple(_once(ordered)),
+        terms=tuple(terms) if terms else None,
+        slots=facts.slots,
+        unseen=facts.unseen,
+    )
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """Say each thing once: an expression may stand in several operators of a plan."""
+    seen: dict[tuple[str, str, str], Finding] = {}
+    for finding in findings:
+        seen.setdefault((finding.id, finding.problem, finding.line), finding)
+    return list(seen.values())

@@ -1,0 +1,199 @@
+"""Everything a check looks at, gathered once: plan, settings, topics, checkpoint."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from eagre.broker import Topics
+from eagre.delivery import Checkpoint
+from eagre.errors import BrokerError, CheckpointError
+from eagre.jvm import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from eagre.preflight.plan import Plan, Source
+    from eagre.sources import Mode
+
+ANSWER_SECONDS = 2.0
+"""How long a cluster may take to answer before the check goes on without it."""
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """A topic as its cluster describes it, or as it would be created."""
+
+    name: str
+    partitions: int
+    exists: bool = True
+    settings: Mapping[str, str] = field(default_factory=dict)
+    begins: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CheckpointFacts:
+    """What a checkpoint fixes."""
+
+    path: str
+    file_system: str
+    pipeline: str = ""
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    state_version: int = 0
+
+    @property
+    def shuffle_partitions(self) -> int:
+        """The number it was made with; 0 before the first commit."""
+        return int(self.settings.get("spark.sql.shuffle.partitions", 0))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rules ask.
+
+    Attributes:
+        mode: How the query will run.
+        plan: What Spark planned.
+        settings: The session's settings, as far as they were set.
+        slots: Task slots of a local session; None on a cluster.
+        topics: The topics of sources and sink that are known.
+        checkpoint: What the checkpoint fixes, if one is named.
+        pipeline: The name of the pipeline.
+        others: Names of queries that run in this session in real time already.
+        left_out: Source options that Eagre leaves out in real time.
+        starts: Where a fresh checkpoint would begin, where offsets are stated.
+        skew: The share of the most frequent key of each shuffle, in a sample.
+        unseen: What could not be seen, in words.
+    """
+
+    mode: Mode
+    plan: Plan
+    settings: Mapping[str, str]
+    slots: int | None
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    checkpoint: CheckpointFacts | None = None
+    pipeline: str = ""
+    others: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    skew: tuple[tuple[str, float, int], ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    def setting(self, key: str, default: str) -> str:
+        """Give a setting, or Spark's default for it."""
+        return self.settings.get(key, default)
+
+    def on(self, key: str, *, default: bool = False) -> bool:
+        """Tell whether a switch is on."""
+        return self.setting(key, str(default)).lower() == "true"
+
+    @property
+    def source_topics(self) -> tuple[str, ...]:
+        """The topics that are read."""
+        return tuple(name for source in self.plan.sources for name in source.topics)
+
+    @property
+    def sink_topics(self) -> tuple[str, ...]:
+        """The topic that is written, where the sink names one."""
+        topic = self.plan.option("topic") if self.plan.format == "kafka" else None
+        return (topic,) if topic else ()
+
+    def partitions_of(self, source: Source) -> int | None:
+        """How many partitions a source has; None where a topic of it was not seen."""
+        known = [self.topics.get(name) for name in source.topics]
+        if not known or any(topic is None for topic in known):
+            return None
+        return sum(topic.partitions for topic in known if topic)
+
+    @property
+    def terms(self) -> list[int] | None:
+        """The slots in the order of the stages: sources, then each shuffle; None if unknown."""
+        sources = [self.partitions_of(source) for source in self.plan.sources if source.real_time]
+        if not sources or any(n is None for n in sources):
+            return None
+        shuffles = [int(node.detail["partitions"]) for node in self.plan.exchanges]
+        return [sum(n for n in sources if n is not None), *shuffles]
+
+
+def settings_of(spark: SparkSession) -> dict[str, str]:
+    """Give every setting of a session that was set."""
+    sql = {str(key): str(value) for key, value in spark.conf.getAll.items()}
+    return {**dict(spark.sparkContext.getConf().getAll()), **sql}
+
+
+def other_queries(spark: SparkSession) -> tuple[str, ...]:
+    """Give the names of the real-time queries that run in a session."""
+    return tuple(gateway.real_time_queries(spark))
+
+
+def see_topics(clusters: Mapping[str, set[str]]) -> tuple[dict[str, TopicFacts], list[str]]:
+    """Ask each cluster about its topics; say in words what could not be seen."""
+    found: dict[str, TopicFacts] = {}
+    unseen: list[str] = []
+    for brokers, names in clusters.items():
+        topics = Topics(brokers, timeout=ANSWER_SECONDS)
+        try:
+            if not topics.answers():
+                unseen.append(f"no broker answers at {brokers}: {_listed(names)}")
+                continue
+            found |= _described(topics, names)
+        except BrokerError as error:
+            unseen.append(f"{brokers} did not describe {_listed(names)}: {error.problem}")
+    missing = sorted({n for names in clusters.values() for n in names} - found.keys())
+    if missing and not unseen:
+        unseen.append(f"these topics do not exist yet: {', '.join(missing)}")
+    return found, unseen
+
+
+def _described(topics: Topics, names: set[str]) -> dict[str, TopicFacts]:
+    known = topics.describe(names)
+    settings = topics.settings(known)
+    begins = topics.begins(known)
+    return {
+        name: TopicFacts(name, topic.partitions, True, settings[name], begins[name])  # noqa: FBT003
+        for name, topic in known.items()
+    }
+
+
+def _listed(names: set[str]) -> str:
+    return f"topics {', '.join(sorted(names))} were not seen"
+
+
+def see_checkpoint(location: str | None) -> tuple[CheckpointFacts | None, list[str]]:
+    """Read what a checkpoint fixes; a remote one is only named."""
+    if not location:
+        return None, []
+    try:
+        checkpoint = Checkpoint(location)
+    except CheckpointError:
+        scheme = location.split(":", 1)[0]
+        return CheckpointFacts(location, scheme), [f"checkpoint {location} is remote"]
+    facts = CheckpointFacts(str(checkpoint.path), _file_system(str(checkpoint.path)))
+    if not checkpoint.exists:
+        return facts, []
+    told = checkpoint.describe()
+    binding = told["binding"] or {}
+    return CheckpointFacts(
+        path=facts.path,
+        file_system=facts.file_system,
+        pipeline=binding.get("pipeline", ""),
+        offsets=told["offsets"],
+        settings=told["settings"],
+        state_version=checkpoint.state_version(),
+    ), []
+
+
+def _file_system(path: str) -> str:
+    """Name the kind of file system a folder is on, by the longest mount point above it."""
+    try:
+        with open("/proc/mounts") as mounts:  # noqa: PTH123
+            pairs = [line.split()[1:3] for line in mounts]
+    except OSError:
+        return ""
+    above = [(point, kind) for point, kind in pairs if re.match(rf"{re.escape(point)}(/|$)", path)]
+    everywhere = [(point, kind) for point, kind in pairs if point == "/"]
+    return max([*above, *everywhere], key=lambda pair: len(pair[0]), default=("", ""))[1]

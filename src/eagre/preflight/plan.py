@@ -1,0 +1,172 @@
+"""The planned query: what Spark would run, told by the companion without starting it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from eagre.jvm import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+PACKAGES = (str(Path(__file__).parents[1]), "pyspark", "py4j")
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator of the logical or of the physical plan."""
+
+    name: str
+    line: str = ""
+    streaming: bool = True
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """The class name without its package."""
+        return str(self.detail.get("class", self.name)).rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of the query, with the options it was given."""
+
+    name: str
+    real_time: bool
+    again: bool
+    java_class: str
+    options: Mapping[str, str]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics it names; empty where it subscribes to a pattern."""
+        stated = {key.lower(): value for key, value in self.options.items()}
+        if "subscribe" in stated:
+            return tuple(name.strip() for name in stated["subscribe"].split(","))
+        return tuple(json.loads(stated["assign"])) if "assign" in stated else ()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A reason for which Spark itself would not run the query."""
+
+    error_class: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A prepared write and its plan."""
+
+    TRIGGERS: ClassVar = {
+        "RealTimeTrigger": "real-time",
+        "ContinuousTrigger": "continuous",
+        "ProcessingTimeTrigger": "micro-batch",
+        "AvailableNowTrigger": "available-now",
+        "OneTimeTrigger": "available-now",
+    }
+
+    format: str
+    output_mode: str
+    trigger: str
+    every_ms: int
+    foreach: str
+    options: dict[str, str]
+    columns: dict[str, str]
+    logical: tuple[Node, ...]
+    expressions: tuple[dict[str, str], ...]
+    operators: tuple[Node, ...]
+    sources: tuple[Source, ...]
+    refusals: tuple[Refusal, ...]
+    jvm: dict[str, Any]
+
+    @property
+    def exchanges(self) -> tuple[Node, ...]:
+        """The shuffles on the streaming path: each holds a slot for every partition."""
+        found = [node for node in self.operators if node.streaming and "partitions" in node.detail]
+        return tuple(reversed(found))
+
+    def option(self, name: str) -> str | None:
+        """Give an option of the sink; their names know no case."""
+        return {key.lower(): value for key, value in self.options.items()}.get(name.lower())
+
+    def of_kind(self, *names: str) -> list[Node]:
+        """Give the logical operators of these kinds that handle streams."""
+        return [node for node in self.logical if node.name in names and node.streaming]
+
+    def refused_as(self, text: str) -> Refusal | None:
+        """Give Spark's refusal whose class or message holds a text."""
+        return next((r for r in self.refusals if text in f"{r.error_class} {r.message}"), None)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Read what the companion tells."""
+        facts = json.loads(text)
+        facts["trigger"] = cls.TRIGGERS.get(facts["trigger"], facts["trigger"])
+        facts["logical"] = tuple(_node(n) for n in facts["logical"])
+        facts["operators"] = tuple(_node(n) for n in facts["operators"])
+        facts["expressions"] = tuple(facts["expressions"])
+        facts["refusals"] = tuple(Refusal(**r) for r in facts["refusals"])
+        facts["sources"] = tuple(
+            Source(s["name"], s["real_time"], s["again"], s["class"], s["options"])
+            for s in facts["sources"]
+        )
+        return cls(**facts)
+
+
+def plan(spark: SparkSession, writer: DataStreamWriter, epoch_ms: int, partitions: int = 0) -> Plan:
+    """Plan a prepared write.
+
+    Args:
+        spark: Its session.
+        writer: The write, up to and without ``start``.
+        epoch_ms: The epoch to plan with.
+        partitions: The shuffle partitions that its checkpoint has fixed; 0 for none.
+    """
+    companion = gateway.companion(spark, "Preflight")
+    return Plan.from_json(companion.describe(writer._jwrite, epoch_ms, partitions))  # noqa: SLF001
+
+
+@contextlib.contextmanager
+def lines(spark: SparkSession) -> Iterator[None]:
+    """Remember, while a query is built, which line of the user's file made each operator."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    mark = gateway.companion(spark, "Preflight").mark
+    original = DataFrame.__init__
+
+    def marking(self: DataFrame, jdf: Any, *rest: Any) -> None:  # noqa: ANN401  (as PySpark's)
+        original(self, jdf, *rest)
+        if where := _caller():
+            mark(jdf, where)
+
+    setattr(DataFrame, "__init__", marking)  # noqa: B010  (mypy knows no other way)
+    try:
+        yield
+    finally:
+        setattr(DataFrame, "__init__", original)  # noqa: B010
+
+
+def _caller() -> str:
+    """The nearest line that is neither ours nor PySpark's."""
+    frame = sys._getframe(2)  # noqa: SLF001
+    while frame:
+        name = frame.f_code.co_filename
+        if not any(part in name for part in PACKAGES):
+            return f"{name}:{frame.f_lineno}"
+        if not frame.f_back:
+            break
+        frame = frame.f_back
+    return ""
+
+
+def _node(told: dict[str, Any]) -> Node:
+    return Node(told.pop("name"), told.pop("line"), told.pop("streaming"), told)

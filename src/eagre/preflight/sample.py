@@ -1,0 +1,58 @@
+"""A look at the newest records, on request: how the keys of each shuffle are spread."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from eagre.broker import Topics
+from eagre.errors import BrokerError
+from eagre.jvm import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from eagre.preflight.facts import Facts
+    from eagre.preflight.plan import Source
+
+ROWS = 2_000
+"""How many of the newest records of each partition are read."""
+
+
+def skew(
+    spark: SparkSession, writer: DataStreamWriter, facts: Facts
+) -> Iterator[tuple[str, float, int]]:
+    """Run the query up to each stateful operator over a sample, and count its keys.
+
+    Gives the keys, the share of the most frequent one, and the rows that were counted.
+    """
+    ranges = [_newest(source, facts) for source in facts.plan.sources]
+    if not any(ranges):
+        return
+    told = gateway.companion(spark, "Preflight").keys(writer._jwrite, json.dumps(ranges))  # noqa: SLF001
+    for one in json.loads(told):
+        if one["rows"]:
+            yield ", ".join(one["keys"]), one["most"] / one["rows"], one["rows"]
+
+
+def _newest(source: Source, facts: Facts) -> dict[str, dict[str, dict[str, int]]]:
+    """The offsets between which the sample lies, as Spark's batch reader takes them."""
+    names = [name for name in source.topics if name in facts.topics and facts.topics[name].exists]
+    servers = source.options.get("kafka.bootstrap.servers")
+    if not names or not servers:
+        return {}
+    try:
+        ends = Topics(servers).ends(names)
+    except BrokerError:
+        return {}
+    begin = {
+        name: {
+            str(p): max(facts.topics[name].begins.get(p, 0), end - ROWS)
+            for p, end in ends[name].items()
+        }
+        for name in names
+    }
+    return {"begin": begin, "end": {n: {str(p): o for p, o in ends[n].items()} for n in names}}

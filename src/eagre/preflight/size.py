@@ -1,0 +1,136 @@
+"""How much machine a pipeline needs, with the sum shown as people do it on paper."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from eagre.errors import SettingsError
+
+SLOTS_PER_CORE = 4
+"""Threads that mostly wait: how many of them one core carries at moderate rates."""
+STORE_OVERHEAD = 1.5
+"""What RocksDB adds to keys and values: indexes, filters, versions not yet compacted."""
+BASE_MEMORY_MB = 1024
+"""Spark's own share of an executor, without state."""
+CACHED_SHARE = 0.25
+"""How much of the state should fit into memory for its hot part to be there."""
+MOST_SLOTS = 100_000
+
+
+@dataclass(frozen=True)
+class Size:
+    """Slots, cores, executors and memory.
+
+    >>> size = Size.of(source=8, shuffles=[20])
+    >>> size.sum, size.slots
+    ('8 source + 20 shuffle = 28', 28)
+    >>> Size.of(source=8, shuffles=[20, 20]).sum
+    '8 source + 20 shuffle + 20 shuffle = 48'
+
+    Attributes:
+        terms: Slots stage by stage: sources first.
+        cores_per_executor: As asked.
+        keys: Keys alive at once.
+        bytes_per_key: Of key and value together.
+    """
+
+    terms: tuple[int, ...]
+    cores_per_executor: int = 4
+    keys: int = 0
+    bytes_per_key: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        source: int,
+        shuffles: list[int],
+        *,
+        cores_per_executor: int = 4,
+        keys: int = 0,
+        bytes_per_key: int = 200,
+    ) -> Size:
+        """Add up the slots of a plan.
+
+        Raises:
+            SettingsError: A number cannot be right.
+        """
+        if source < 1 or cores_per_executor < 1 or any(n < 1 for n in shuffles):
+            raise SettingsError("SIZE_BELOW_ONE", "partitions and cores must be at least 1.")
+        if source + sum(shuffles) > MOST_SLOTS:
+            raise SettingsError("SIZE_TOO_LARGE", f"more than {MOST_SLOTS:,} slots make no sense.")
+        return cls((source, *shuffles), cores_per_executor, keys, bytes_per_key)
+
+    @property
+    def slots(self) -> int:
+        """All of them at once."""
+        return sum(self.terms)
+
+    @property
+    def sum(self) -> str:
+        """The sum in words."""
+        named = [f"{self.terms[0]} source", *(f"{n} shuffle" for n in self.terms[1:])]
+        return " + ".join(named) + (f" = {self.slots}" if len(named) > 1 else "")
+
+    @property
+    def executors(self) -> int:
+        """Executors of the asked size, when each core is one slot, as a cluster counts them."""
+        return math.ceil(self.slots / self.cores_per_executor)
+
+    @property
+    def cores(self) -> int:
+        """Cores that do the work where slots may share them, as threads of a local session do."""
+        return math.ceil(self.slots / SLOTS_PER_CORE)
+
+    @property
+    def state_mb(self) -> int:
+        """What the state takes on disk."""
+        return math.ceil(self.keys * self.bytes_per_key * STORE_OVERHEAD / 1_000_000)
+
+    @property
+    def executor_memory_mb(self) -> int:
+        """Memory of one executor: Spark's own, and the hot part of its share of the state."""
+        hot = self.state_mb * CACHED_SHARE / self.executors
+        return BASE_MEMORY_MB + math.ceil(hot)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "slots": self.slots,
+            "terms": list(self.terms),
+            "sum": self.sum,
+            "cores": self.cores,
+            "executors": self.executors,
+            "cores_per_executor": self.cores_per_executor,
+            "executor_memory_mb": self.executor_memory_mb,
+            "keys": self.keys,
+            "bytes_per_key": self.bytes_per_key,
+            "state_mb": self.state_mb,
+        }
+
+    def lines(self) -> list[str]:
+        """For people, with the arithmetic."""
+        each = f"{self.slots} / {self.cores_per_executor} cores"
+        shared = f"{self.slots} / {SLOTS_PER_CORE} = {self.cores}"
+        told = [
+            f"slots      {self.sum}",
+            f"cluster    {each} = {self.executors} executors, {self.executor_memory_mb:,} MB each",
+            f"local      --master local[{self.slots}]: {shared} busy cores, for most slots wait",
+        ]
+        if self.keys:
+            told.append(
+                f"state      {self.keys:,} keys x {self.bytes_per_key} bytes x {STORE_OVERHEAD} "
+                f"(RocksDB) = {self.state_mb:,} MB on disk, in "
+                f"{self.terms[-1]} partitions"
+            )
+        return told
+
+
+def keys_alive(keys: int, keys_per_second: float, ttl_ms: int) -> int:
+    """Count the keys that are in the state at once.
+
+    >>> keys_alive(0, 100, 3_600_000)
+    360000
+    """
+    return keys or round(keys_per_second * ttl_ms / 1000)

@@ -1,0 +1,109 @@
+"""Streaming queries in plain PySpark, as the tests of the check build, start and watch them."""
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+SCHEMA = "id STRING, card STRING, amount DOUBLE, n INT, tags ARRAY<STRING>, at TIMESTAMP"
+REAL_TIME = {"realTime": "3 seconds"}
+
+
+@dataclass
+class Ground:
+    """What a pipeline of the corpus is made of."""
+
+    spark: Any
+    brokers: str
+    folder: Any
+    made: list = field(default_factory=list)
+
+    def read(self, topic="corpus", **options):
+        reader = self.spark.readStream.format("kafka").options(
+            **{"kafka.bootstrap.servers": self.brokers, "subscribe": topic, **options}
+        )
+        parsed = F.from_json(F.col("value").cast("string"), SCHEMA)
+        return reader.load().select(
+            *(parsed[name].alias(name) for name in ("id", "card", "amount", "n", "tags", "at"))
+        )
+
+    @property
+    def rows(self):
+        return self.read()
+
+    @property
+    def timed(self):
+        return self.rows.withWatermark("at", "10 seconds")
+
+    @property
+    def table(self):
+        return self.spark.createDataFrame([("c1", "gold")], "card STRING, class STRING")
+
+    def write(self, df, *, mode="update", trigger=None, encode=True, kind="kafka", **options):
+        rows = df.select(F.to_json(F.struct("*")).alias("value")) if encode else df
+        kafka = {"kafka.bootstrap.servers": self.brokers, "topic": "corpus-out"}
+        writer = rows.writeStream.format(kind).outputMode(mode)
+        options = {**(kafka if kind == "kafka" else {}), **options}
+        self.made.append(self.folder / f"checkpoint-{len(self.made)}")
+        return writer.options(checkpointLocation=str(self.made[-1]), **options).trigger(
+            **(trigger or REAL_TIME)
+        )
+
+
+def outcome(spark, writer):
+    """Start the query for real: empty if its tasks run, else the reason why they do not."""
+    try:
+        query = writer.start()
+    except PySparkException as error:
+        return str(error)
+    tracker = spark.sparkContext.statusTracker()
+    deadline = time.monotonic() + 30
+    running = 0
+    try:
+        while time.monotonic() < deadline:
+            if not query.isActive:
+                return str(query.exception())
+            stages = [tracker.getStageInfo(i) for i in tracker.getActiveStageIds()]
+            running = running + 1 if any(s and s.numActiveTasks for s in stages) else 0
+            if running >= 4:
+                return ""
+            time.sleep(0.1)
+        raise AssertionError("the query neither ran nor failed")
+    finally:
+        query.stop()
+
+
+def send(brokers, topic, *events, partition=None):
+    """Send events as JSON, to a partition if one is named, and wait until they are there."""
+    producer = Producer({"bootstrap.servers": brokers})
+    where = {} if partition is None else {"partition": partition}
+    for event in events:
+        value = event if isinstance(event, bytes) else json.dumps(event)
+        producer.produce(topic, value, **where)
+    assert producer.flush(10) == 0
+
+
+def received(brokers, topic, seconds, until=None):
+    """Read a topic from its beginning for some seconds, or until so many records are there."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": brokers,
+            "group.id": f"{topic}-{time.time()}",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    found = []
+    deadline = time.monotonic() + seconds
+    try:
+        while time.monotonic() < deadline and (until is None or len(found) < until):
+            record = consumer.poll(0.1)
+            if record is not None and not record.error():
+                found.append(record.value())
+    finally:
+        consumer.close()
+    return found

@@ -1,0 +1,746 @@
+"""Each rule beyond the corpus: the trouble is real on Spark 4.3, and the check finds it."""
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from pyspark.sql import functions as F
+
+import eagre as eg
+from eagre.broker import Topics
+from eagre.preflight import explained, rules
+from eagre.preflight.facts import see_checkpoint
+from queries import Ground, outcome, received, send
+
+EPOCHS = {"realTime": "1 second"}
+PAYMENTS = "id STRING, card STRING, amount DOUBLE, n INT, at TIMESTAMP"
+
+
+def event(n, card="c1", at="2026-01-01T00:00:00Z", **more):
+    return {"id": f"e{n}", "card": card, "amount": 1.0, "n": n, "tags": [], "at": at, **more}
+
+
+@pytest.fixture
+def topic(ground, request):
+    """A pair of topics for one test."""
+    name = request.node.name.replace("[", "-").replace("]", "")[:60]
+    topics = Topics(ground.brokers)
+    topics.create(name, 1)
+    topics.create(f"{name}-out", 1)
+    return name
+
+
+@contextmanager
+def running(writer):
+    query = writer.start()
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+@contextmanager
+def setting(spark, key, value):
+    before = spark.conf.get(key, None)
+    spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, before)
+
+
+def ids(what, **options):
+    return eg.check(what, **options).ids()
+
+
+def finding(report, id_):
+    return next(f for f in report.findings if f.id == id_)
+
+
+def query(ground, topic, df=None, **options):
+    rows = ground.read(topic, startingOffsets="earliest") if df is None else df
+    return ground.write(rows, topic=f"{topic}-out", **options)
+
+
+# What is silent in Spark.
+
+
+def test_a_python_foreach_withholds_its_rows(ground, topic, tmp_path):
+    seen = tmp_path / "seen"
+
+    def note(row):
+        with seen.open("a") as file:
+            file.write(f"{row}\n")
+
+    rows = ground.read(topic, startingOffsets="earliest")
+    writer = ground.write(rows, kind="console", encode=False, trigger={"realTime": "1 minute"})
+    writer = writer.foreach(note)
+    assert "PYTHON_FOREACH" in eg.check(writer).ids("error")
+    with running(writer):
+        for n in range(20):
+            send(ground.brokers, topic, event(n))
+            time.sleep(0.2)
+        time.sleep(2)
+        assert not seen.exists()
+
+
+def test_a_udf_with_the_allow_list_off_withholds_its_rows(ground, topic):
+    doubled = F.udf(lambda x: x * 2, "double")
+    rows = ground.read(topic, startingOffsets="earliest").withColumn("d", doubled("amount"))
+    with setting(ground.spark, "spark.sql.streaming.realTimeMode.allowlistCheck", "false"):
+        writer = query(ground, topic, rows, trigger={"realTime": "1 minute"})
+        report = eg.check(writer)
+        assert "ALLOWLIST_OFF" in report.ids("warning")
+        assert "PYTHON_UDF" in report.ids("error")
+        with running(writer):
+            for n in range(20):
+                send(ground.brokers, topic, event(n))
+                time.sleep(0.1)
+            assert received(ground.brokers, f"{topic}-out", 3) == []
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_an_offset_that_has_aged_out_is_never_read(ground, topic, loss):
+    send(ground.brokers, topic, *(event(n) for n in range(10)))
+    _forget(ground.brokers, topic, 5)
+    start = json.dumps({topic: {"0": 0}})
+    rows = ground.read(topic, startingOffsets=start, failOnDataLoss=loss)
+    writer = query(ground, topic, rows)
+    report = eg.check(writer)
+    assert "OFFSET_AGED_OUT" in report.ids("error")
+    assert finding(report, "OFFSET_AGED_OUT").numbers == {"offset": 0, "begin": 5}
+    assert ("DATA_LOSS_OPTION" in report.ids("warning")) == (loss == "false")
+    with running(writer) as started:
+        send(ground.brokers, topic, event(10))
+        assert received(ground.brokers, f"{topic}-out", 6) == []
+        silent = started.isActive and started.exception() is None
+    assert silent
+
+
+def _forget(brokers, topic, before):
+    """Delete the oldest records, as retention does."""
+    from confluent_kafka import TopicPartition
+
+    admin = Topics(brokers).admin
+    futures = admin.delete_records([TopicPartition(topic, 0, before)])
+    for future in futures.values():
+        future.result(10)
+
+
+STARVING = """
+import sys, time, json
+from pathlib import Path
+import eagre as eg
+sys.path.insert(0, sys.argv[3])
+from queries import Ground, received
+spark = eg.session("starving", "local[2]",
+    spark__sql__streaming__realTimeMode__minBatchDuration="100ms",
+    spark__speculation="true", spark__hadoop__fs__s3a__secret__key="canary-4711",
+    spark__shuffle__streaming__networkBufferMaxWaitTimeMs="3000",
+    spark__driver__extraJavaOptions="-XX:+UseSerialGC", spark__driver__memory="400m",
+    spark__dynamicAllocation__enabled="true")
+ground = Ground(spark, sys.argv[1], Path(sys.argv[2]))
+rows = ground.read("starving", startingOffsets="earliest")
+writer = ground.write(rows, topic="starving-out", trigger={"realTime": "2 seconds"})
+report = eg.check(writer)
+query = writer.start()
+found = received(sys.argv[1], "starving-out", 12)
+jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+line = Path(f"/proc/{jvm}/cmdline").read_bytes().decode()
+quiet = query.isActive and query.exception() is None and query.lastProgress is not None
+query.stop()
+shuffled = eg.check(ground.write(rows.repartition(1, "card"), topic="starving-out"))
+print(json.dumps({"report": report.as_dict(), "read": len(found), "quiet": quiet,
+    "leaks": "canary-4711" in line, "shuffled": sorted(shuffled.ids("warning"))}))
+"""
+
+
+@pytest.fixture(scope="module")
+def starving(eagre_broker, tmp_path_factory):
+    """A session of two slots, with settings that a session has from its start."""
+    Topics(eagre_broker.address).create("starving", 4)
+    Topics(eagre_broker.address).create("starving-out", 1)
+    for partition in range(4):
+        send(eagre_broker.address, "starving", *map(event, range(25)), partition=partition)
+    here = str(Path(__file__).parent)
+    folder = str(tmp_path_factory.mktemp("starving"))
+    command = [sys.executable, "-c", STARVING, eagre_broker.address, folder, here]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_too_few_slots_leave_partitions_unread_without_a_word(starving):
+    found = {f["id"]: f for f in starving["report"]["findings"]}
+    assert found["SLOTS_TOO_FEW"]["level"] == "error"
+    assert found["SLOTS_TOO_FEW"]["numbers"] == {"needed": 4, "slots": 2}
+    assert starving["report"]["slots"] == {"needed": 4, "terms": [4], "available": 2}
+    assert starving["read"] == 50
+    assert starving["quiet"]
+
+
+def test_a_secret_among_the_settings_shows_in_the_list_of_processes(starving):
+    found = {f["id"]: f for f in starving["report"]["findings"]}
+    assert found["SECRET_IN_SETTINGS"]["about"] == "spark.hadoop.fs.s3a.secret.key"
+    assert starving["leaks"]
+    assert "canary-4711" not in json.dumps(starving["report"])
+
+
+def test_settings_of_the_session_that_harm_real_time(starving):
+    # spark.speculation: TaskSchedulerImpl starts a copy of any task that outlasts the median;
+    # dynamic allocation: ExecutorAllocationManager removes executors that look idle.
+    levels = {f["id"]: f["level"] for f in starving["report"]["findings"]}
+    for id_ in ("SPECULATION", "DYNAMIC_ALLOCATION", "COLLECTOR", "HEAP_SMALL"):
+        assert levels[id_] == "warning"
+    assert "BUFFER_WAIT" in starving["shuffled"]
+
+
+# What makes rows wait.
+
+
+def waited(ground, topic, writer):
+    """Seconds from sending a row to its answer, once the query is warm."""
+    with running(writer):
+        send(ground.brokers, topic, event(0))
+        received(ground.brokers, f"{topic}-out", 30, until=1)
+        began = time.monotonic()
+        send(ground.brokers, topic, event(1))
+        assert len(received(ground.brokers, f"{topic}-out", 30, until=2)) == 2
+        return time.monotonic() - began
+
+
+def test_a_lingering_producer_holds_results_back(ground, topic):
+    writer = query(ground, topic, trigger={"realTime": "1 minute"}, **{"kafka.linger.ms": "4000"})
+    assert "LINGER" in ids(writer)
+    assert waited(ground, topic, writer) > 3
+
+
+def test_a_fetch_that_waits_for_bytes_holds_rows_back(ground, topic):
+    options = {"kafka.fetch.min.bytes": "500000", "kafka.fetch.max.wait.ms": "4000"}
+    rows = ground.read(topic, startingOffsets="earliest", **options)
+    writer = query(ground, topic, rows, trigger={"realTime": "1 minute"})
+    assert "FETCH_WAIT" in ids(writer)
+    assert waited(ground, topic, writer) > 2
+
+
+def test_a_well_made_query_does_not_wait(ground, topic):
+    writer = query(ground, topic, trigger={"realTime": "1 minute"})
+    assert ids(writer) <= {"CHECKPOINT_VOLATILE"}
+    assert waited(ground, topic, writer) < 2
+
+
+# What time it is.
+
+
+def test_the_clock_stands_still_for_an_epoch(ground, topic):
+    rows = ground.read(topic, startingOffsets="earliest")
+    writer = query(
+        ground,
+        topic,
+        rows.select(F.current_timestamp().alias("now")),
+        trigger={"realTime": "1 minute"},
+    )
+    assert "FROZEN_CLOCK" in ids(writer)
+    with running(writer):
+        for n in range(3):
+            send(ground.brokers, topic, event(n))
+            received(ground.brokers, f"{topic}-out", 30, until=n + 1)
+        times = {json.loads(v)["now"] for v in received(ground.brokers, f"{topic}-out", 5, until=3)}
+    assert len(times) == 1
+
+
+def test_the_clock_of_the_explanation_moves(ground, topic):
+    rows = ground.read(topic, startingOffsets="earliest")
+    moving = "timestamp_millis(cast(reflect('java.lang.System', 'currentTimeMillis') as bigint))"
+    writer = query(
+        ground, topic, rows.select(F.expr(moving).alias("now")), trigger={"realTime": "1 minute"}
+    )
+    assert "FROZEN_CLOCK" not in ids(writer)
+    with running(writer):
+        for n in range(3):
+            send(ground.brokers, topic, event(n))
+            received(ground.brokers, f"{topic}-out", 30, until=n + 1)
+        times = {json.loads(v)["now"] for v in received(ground.brokers, f"{topic}-out", 5, until=3)}
+    assert len(times) == 3
+
+
+# One bad row.
+
+
+def test_a_bad_row_ends_the_query_again_and_again(ground, topic):
+    rows = ground.read(topic, startingOffsets="earliest")
+    writer = query(ground, topic, rows.select((F.col("amount") / F.col("n")).alias("rate")))
+    assert "CRASH_LOOP" in ids(writer)
+    send(ground.brokers, topic, event(0))
+    for _ in range(2):
+        started = writer.start()
+        with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+            started.awaitTermination(30)
+
+
+def test_a_row_too_large_for_the_topic_ends_the_query(ground, topic):
+    rows = ground.read(topic, startingOffsets="earliest")
+    large = rows.select(F.repeat(F.lit("x"), 2_000_000).alias("text"))
+    writer = query(ground, topic, large, **{"kafka.max.request.size": "5000000"})
+    report = eg.check(writer)
+    assert finding(report, "MESSAGE_SIZE").numbers["request"] == 5_000_000
+    send(ground.brokers, topic, event(0))
+    started = writer.start()
+    with pytest.raises(Exception, match=r"(?i)too.?large|larger than"):
+        started.awaitTermination(30)
+
+
+def test_a_loop_feeds_itself(ground, topic):
+    rows = ground.read(topic, startingOffsets="earliest")
+    writer = ground.write(rows, topic=topic)
+    assert "TOPIC_LOOP" in ids(writer)
+    with running(writer):
+        send(ground.brokers, topic, event(0))
+        assert len(received(ground.brokers, topic, 30, until=20)) == 20
+
+
+# State.
+
+
+def test_state_without_an_end_grows_and_with_one_shrinks(ground, topic):
+    rows = ground.read(topic, startingOffsets="earliest")
+    unbounded = query(ground, topic, rows.groupBy("card").count(), trigger=EPOCHS)
+    timed = rows.withWatermark("at", "1 second")
+    windows = timed.groupBy("card", F.window("at", "1 second")).count()
+    bounded = query(ground, topic, windows, trigger=EPOCHS)
+    assert "STATE_UNBOUNDED" in ids(unbounded)
+    assert "STATE_UNBOUNDED" not in ids(bounded)
+    early = [event(n, card=f"c{n}", at="2026-01-01T00:00:00Z") for n in range(20)]
+    later = [event(n, card=f"c{n}", at="2026-01-01T01:00:00Z") for n in range(20, 40)]
+    last = [event(99, card="last", at="2026-01-01T02:00:00Z")]
+    totals = {"unbounded": [], "bounded": []}
+    send(ground.brokers, topic, *early)
+    with running(unbounded) as first, running(bounded) as second:
+        for more in (later, last, [], []):
+            time.sleep(2.5)
+            send(ground.brokers, topic, *more)
+            for name, one in (("unbounded", first), ("bounded", second)):
+                progress = one.lastProgress
+                if progress and progress.stateOperators:
+                    totals[name].append(progress.stateOperators[0].numRowsTotal)
+    assert totals["unbounded"][-1] == 41
+    assert totals["bounded"][-1] < 21
+
+
+def test_a_short_watermark_is_told_with_its_numbers(ground):
+    rows = ground.rows.withWatermark("at", "2 seconds")
+    windows = rows.groupBy("card", F.window("at", "1 second")).count()
+    report = eg.check(ground.write(windows, trigger={"realTime": "10 seconds"}))
+    found = finding(report, "WATERMARK_SHORT")
+    assert found.level == "advice"
+    assert found.numbers == {"delay_ms": 2000, "epoch_ms": 10000}
+
+
+def test_the_watermark_moves_only_between_epochs(ground, topic):
+    """A row that is late by the newest one is still counted inside the epoch."""
+    rows = ground.read(topic, startingOffsets="earliest").withWatermark("at", "1 second")
+    windows = rows.groupBy("card", F.window("at", "1 second")).count()
+    with running(query(ground, topic, windows, trigger={"realTime": "1 minute"})):
+        send(ground.brokers, topic, event(0, at="2026-01-01T01:00:00Z"))
+        received(ground.brokers, f"{topic}-out", 30, until=1)
+        send(ground.brokers, topic, event(1, at="2026-01-01T00:00:00Z"))
+        assert len(received(ground.brokers, f"{topic}-out", 10, until=2)) == 2
+
+
+def test_a_checkpoint_keeps_its_shuffle_partitions(ground, topic):
+    counts = ground.read(topic, startingOffsets="earliest").groupBy("card").count()
+    writer = query(ground, topic, counts, trigger=EPOCHS)
+    send(ground.brokers, topic, event(0))
+    _until_committed(writer, 1)
+    with setting(ground.spark, "spark.sql.shuffle.partitions", "3"):
+        report = eg.check(writer)
+        found = finding(report, "STATE_PARTITIONS")
+        assert found.numbers == {"checkpoint": 2, "session": 3}
+        assert report.terms == (1, 2)
+        _until_committed(writer, 1)
+    state = [p for p in (ground.made[-1] / "state" / "0").iterdir() if p.name.isdigit()]
+    assert len(state) == 2
+
+
+def _until_committed(writer, batches):
+    with running(writer) as started:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            progress = started.recentProgress
+            if len([p for p in progress if p.batchId >= 0]) >= batches:
+                return
+            time.sleep(0.1)
+    raise AssertionError("nothing was committed")
+
+
+def test_a_checkpoint_of_format_1_is_refused(ground, topic):
+    counts = ground.read(topic, startingOffsets="earliest").groupBy("card").count()
+    version = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+    with setting(ground.spark, version, "1"):
+        send(ground.brokers, topic, event(0))
+        old = query(ground, topic, counts, trigger={"availableNow": True})
+        old.start().awaitTermination(60)
+        report = eg.check(query(ground, topic, counts))
+        assert "SETTING_REFUSED" in report.ids("error")
+        assert report.fixes[version] == "2"
+    writer = query(ground, topic, counts)
+    writer = writer.option("checkpointLocation", str(ground.made[-3]))
+    report = eg.check(writer)
+    assert "CHECKPOINT_FORMAT" in report.ids("error")
+    assert "CHECKPOINT_FORMAT_V1" in outcome(ground.spark, writer)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.sql.streaming.stateStore.checkpointFormatVersion", "1"),
+        (
+            "spark.sql.streaming.stateStore.providerClass",
+            "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+        ),
+        ("spark.sql.execution.sortBeforeRepartition", "true"),
+    ],
+)
+def test_settings_that_spark_refuses(ground, key, value):
+    with setting(ground.spark, key, value):
+        writer = ground.write(ground.rows)
+        assert key in {f.about for f in eg.check(writer).findings if f.id == "SETTING_REFUSED"}
+        assert "SQL_CONFIGURATION_NOT_SUPPORTED" in outcome(ground.spark, writer)
+
+
+def test_200_shuffle_partitions_are_told_and_do_not_fit(ground):
+    with setting(ground.spark, "spark.sql.shuffle.partitions", "200"):
+        writer = ground.write(ground.timed.groupBy("card", F.window("at", "1 second")).count())
+        report = eg.check(writer)
+        assert report.terms == (3, 200)
+        assert {"SHUFFLE_PARTITIONS", "SLOTS_TOO_FEW"} <= report.ids()
+        assert "needs 3 + 200 = 203 slots" in finding(report, "SLOTS_TOO_FEW").problem
+        assert "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT" in outcome(ground.spark, writer)
+
+
+# More than one.
+
+
+def test_a_second_query_finds_no_slots(ground):
+    first = ground.write(ground.rows.repartition(4, "card"), trigger={"realTime": "1 minute"})
+    second = ground.write(ground.rows.repartition(4, "card"))
+    assert "SEVERAL_QUERIES" not in ids(second)
+    with running(first.queryName("first")) as started:
+        while not ground.spark.sparkContext.statusTracker().getActiveStageIds():
+            time.sleep(0.1)
+        assert started.isActive
+        report = eg.check(second)
+        assert "first" in finding(report, "SEVERAL_QUERIES").problem
+        assert outcome_of_second(second)
+
+
+def outcome_of_second(writer):
+    started = writer.start()
+    with pytest.raises(Exception, match="CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT"):
+        started.awaitTermination(30)
+    return True
+
+
+def test_a_stop_in_mid_epoch_repeats_the_epoch(ground, topic):
+    writer = query(ground, topic, trigger={"realTime": "10 minutes"})
+    assert finding(eg.check(writer), "EPOCH_LONG").numbers == {"epoch_ms": 600_000}
+    send(ground.brokers, topic, *map(event, range(10)))
+    for seen in (10, 20):
+        with running(writer):
+            assert len(received(ground.brokers, f"{topic}-out", 30, until=seen)) == seen
+
+
+def test_the_old_continuous_trigger_is_recognised(ground):
+    writer = ground.write(ground.rows, trigger={"continuous": "1 second"})
+    assert "CONTINUOUS_TRIGGER" in eg.check(writer).ids("warning")
+    counted = ground.rows.groupBy("card").count()
+    old = ground.write(counted, trigger={"continuous": "1 second"})
+    assert "Continuous processing does not support" in outcome(ground.spark, old)
+
+
+# Topics.
+
+
+def test_what_the_cluster_says_of_a_topic(ground):
+    topics = Topics(ground.brokers)
+    topics.create("short-lived", 1, {"retention.ms": "60000"})
+    topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    short = eg.check(ground.write(ground.read("short-lived"), trigger={"realTime": "1 minute"}))
+    assert finding(short, "RETENTION_SHORT").numbers == {"retention_ms": 60000, "epoch_ms": 60000}
+    assert "COMPACTED_SOURCE" in ids(ground.write(ground.read("compacted")))
+
+
+def test_a_hot_key_is_found_in_a_sample_only(ground, topic):
+    hot = [event(n, card="hot") for n in range(90)]
+    send(ground.brokers, topic, *hot, *(event(n, card=f"c{n}") for n in range(10)))
+    rows = ground.read(topic, startingOffsets="earliest").withWatermark("at", "1 second")
+    writer = query(ground, topic, rows.groupBy("card", F.window("at", "1 second")).count())
+    assert "KEY_SKEW" not in ids(writer)
+    found = finding(eg.check(writer, sample=True), "KEY_SKEW")
+    assert found.numbers == {"share": 0.9, "rows": 100}
+    assert "card" in found.about
+    even = query(ground, topic, rows.dropDuplicates(["id", "n", "at"]))
+    assert "KEY_SKEW" not in ids(even, sample=True)
+
+
+# Acknowledgements, retries, adaptive execution: advice.
+
+
+def test_acks_are_advised_on(ground):
+    assert "ACKS" in eg.check(ground.write(ground.rows, **{"kafka.acks": "1"})).ids("advice")
+    assert "ACKS" not in ids(ground.write(ground.rows, **{"kafka.acks": "all"}))
+
+
+# Pipelines, lines, and the way round.
+
+
+def payments(topic, **more):
+    return eg.Kafka(topic, schema=PAYMENTS, **more)
+
+
+def test_a_finding_names_the_line_of_the_users_file(cli, eagre_broker):
+    text = """
+import eagre as eg
+from pyspark.sql import functions as F
+
+@eg.pipeline(source=eg.Kafka("lines", schema="card STRING, n INT"), sink=eg.Kafka("lines-out"))
+def lines(df):
+    first = df.withColumn("rate", F.lit(1) / F.col("n"))
+    second = first.withColumn("now", F.current_timestamp())
+    return second.dropDuplicates(["card"])
+"""
+    path = cli.app(text)
+    done = cli("check", path, "--json", "out.json", "--brokers", eagre_broker.address)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((cli.folder / "out.json").read_text())
+    lines = {f["id"]: f["line"] for f in told["pipelines"][0]["findings"]}
+    assert lines == {
+        "CRASH_LOOP": f"{path}:7",
+        "FROZEN_CLOCK": f"{path}:8",
+        "STATE_UNBOUNDED": f"{path}:9",
+    }
+    assert "app.py:9" in done.stdout
+    assert "not seen  these topics do not exist yet: lines, lines-out" in done.stdout
+    assert done.stderr.count("\n") == 1
+
+
+def test_stream_joins_sessions_and_udfs_have_ways_round_that_run(ground, topic):
+    left = ground.read(topic, startingOffsets="earliest").select(
+        "id", F.col("at").alias("click_at"), F.lit(None).cast("timestamp").alias("view_at")
+    )
+    right = ground.read("corpus-2", startingOffsets="earliest").select(
+        "id", F.lit(None).cast("timestamp").alias("click_at"), F.col("at").alias("view_at")
+    )
+    both = (
+        left.unionByName(right)
+        .groupBy("id")
+        .agg(F.max("click_at").alias("click_at"), F.max("view_at").alias("view_at"))
+        .where("click_at is not null and view_at is not null")
+    )
+    writer = query(ground, topic, both)
+    assert eg.check(writer).ok
+    with running(writer):
+        send(ground.brokers, topic, event(77))
+        send(ground.brokers, "corpus-2", event(77, at="2026-01-01T00:00:05Z"))
+        (joined,) = received(ground.brokers, f"{topic}-out", 30, until=1)
+    assert json.loads(joined)["id"] == "e77"
+    texts = [explained(r).explanation for r in ("STREAM_JOIN", "SESSION_WINDOW", "PYTHON_UDF")]
+    assert len(set(texts)) == 3
+    assert "unionByName" in texts[0]
+    assert "F.window" in texts[1]
+    assert "--mode micro-batch" in texts[2]
+
+
+def test_a_session_window_runs_beside_in_micro_batches(ground, topic):
+    rows = ground.read(topic, startingOffsets="earliest").withWatermark("at", "1 second")
+    sessions = rows.groupBy("card", F.session_window("at", "5 seconds")).count()
+    writer = query(ground, topic, sessions, mode="append", trigger={"availableNow": True})
+    send(ground.brokers, topic, event(0), event(1, at="2026-01-01T01:00:00Z"))
+    writer.start().awaitTermination(60)
+    values = received(ground.brokers, f"{topic}-out", 20, until=1)
+    assert json.loads(values[0])["count"] == 1
+
+
+def test_a_pipeline_in_the_active_session(ground):
+    @eg.pipeline(source=payments("not-there-yet", partitions=9), sink=eg.Kafka("results"))
+    def wide(df):
+        return df.select("card")
+
+    report = eg.check(wide, brokers=ground.brokers, checkpoint="/var/lib/eagre/wide")
+    assert report.ids() == {"SLOTS_TOO_FEW"}
+    assert report.terms == (9,)
+    assert "not-there-yet" in report.unseen[0]
+
+
+def test_options_that_real_time_refuses_are_left_out_of_a_pipeline(ground):
+    limited = payments("corpus", options={"maxOffsetsPerTrigger": "10"})
+
+    @eg.pipeline(source=limited, sink=eg.Kafka("results"))
+    def some(df):
+        return df.select("card")
+
+    report = eg.check(some, brokers=ground.brokers, checkpoint="/var/lib/eagre/some")
+    assert report.ok
+    assert report.ids("advice") == {"OPTION_LEFT_OUT"}
+
+
+def test_a_broker_that_does_not_answer_is_said_and_the_check_goes_on(ground):
+    @eg.pipeline(source=payments("far"), sink=eg.Kafka("results"))
+    def far(df):
+        return df.dropDuplicates(["id"])
+
+    began = time.monotonic()
+    report = eg.check(far, brokers="127.0.0.1:1", checkpoint="/var/lib/eagre/far")
+    assert time.monotonic() - began < 10
+    assert report.ids() == {"STATE_UNBOUNDED"}
+    assert "no broker answers at 127.0.0.1:1" in report.unseen[0]
+
+
+def test_a_check_touches_neither_topics_nor_checkpoint(ground, topic, tmp_path):
+    counts = ground.read(topic, startingOffsets="earliest").groupBy("card").count()
+    writer = query(ground, topic, counts, trigger=EPOCHS)
+    send(ground.brokers, topic, event(0))
+    _until_committed(writer, 1)
+    folder = ground.made[-1]
+    before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
+    ends = Topics(ground.brokers).ends([topic, f"{topic}-out"])
+    eg.check(writer, sample=True)
+    assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
+    assert Topics(ground.brokers).ends([topic, f"{topic}-out"]) == ends
+    fresh = Ground(ground.spark, ground.brokers, tmp_path)
+    eg.check(fresh.write(fresh.rows.groupBy("card").count()))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_check_is_quick(ground):
+    writer = ground.write(ground.timed.groupBy("card", F.window("at", "1 second")).count())
+    eg.check(writer)
+    began = time.monotonic()
+    eg.check(writer)
+    assert time.monotonic() - began < 3
+
+
+def test_what_is_no_query(ground):
+    with pytest.raises(eg.EagreError, match="NOTHING_TO_CHECK"):
+        eg.check(ground.rows)
+
+
+def test_where_a_checkpoint_lies(tmp_path):
+    known, unseen = see_checkpoint(str(tmp_path / "kept"))
+    assert known.path == str(tmp_path / "kept")
+    assert unseen == []
+    remote, unseen = see_checkpoint("s3a://bucket/kept")
+    assert remote.file_system == "s3a"
+    assert "remote" in unseen[0]
+
+
+def test_every_rule_is_told_apart_and_explained():
+    known = rules()
+    assert len(known) >= 40
+    for rule in known.values():
+        assert len(rule.explanation.splitlines()) >= 1
+        assert rule.explanation.splitlines()[0].endswith(".")
+        assert rule.consequence.endswith(".")
+    assert len({rule.explanation for rule in known.values()}) == len(known)
+
+
+# The command line.
+
+
+GOOD = """
+import eagre as eg
+
+@eg.pipeline(source=eg.Kafka("good", schema="card STRING, n INT", partitions=8),
+             sink=eg.Kafka("good-out"))
+def good(df):
+    return df.select("card").repartition(20, "card")
+"""
+
+
+def test_check_from_the_command_line(cli, eagre_broker):
+    path = cli.app(GOOD)
+    done = cli.ok("check", path, "--json", "-", "--checkpoint", "/var/lib/eagre/good")
+    told = json.loads(done.stdout)
+    schema = json.loads((Path(eg.__file__).parent / "preflight" / "schema.json").read_text())
+    Draft202012Validator(schema).validate(told)
+    assert told["ok"]
+    assert told["schema_version"] == 1
+    (report,) = told["pipelines"]
+    assert report["slots"] == {"needed": 28, "terms": [8, 20], "available": 64}
+    assert report["findings"] == []
+    assert "no brokers are known" in report["unseen"][0]
+    few = cli("check", path, "--master", "local[4]", "--fix", "--brokers", eagre_broker.address)
+    assert few.returncode == 1
+    assert "needs 8 + 20 = 28 slots and the session has 4" in few.stdout
+    assert "spark.master local[28]" in few.stdout
+    assert not (cli.folder / ".eagre" / "checkpoints").exists()
+
+
+def test_size_from_numbers_starts_no_jvm(cli):
+    began = time.monotonic()
+    out = cli.ok("size", "--source-partitions", 8, "--shuffle-partitions", 20, "--json", "-").stdout
+    assert time.monotonic() - began < 5
+    told = json.loads(out)
+    assert (told["slots"], told["terms"]) == (28, [8, 20])
+    text = cli.ok(
+        *("size", "--source-partitions", 8, "--shuffle-partitions", 20, "--shuffles", 2),
+        *("--keys-per-second", 100, "--ttl", "1 hour", "--bytes-per-key", 500),
+    ).stdout
+    assert "8 source + 20 shuffle + 20 shuffle = 48" in text
+    assert "360,000 keys x 500 bytes x 1.5" in text
+    assert "= 270 MB" in text
+    alone = json.loads(cli.ok("size", "--source-partitions", 8, "--json", "-").stdout)
+    assert alone["terms"] == [8]
+    assert "SIZE_OF_WHAT" in cli("size").stderr
+
+
+def test_size_and_advise_of_an_app(cli):
+    path = cli.app(GOOD)
+    told = json.loads(cli.ok("size", path, "--json", "-").stdout)
+    assert (told["slots"], told["terms"], told["executors"]) == (28, [8, 20], 7)
+    fast = cli.ok("advise", path, "--p99", 100, "--rate", 2000).stdout
+    assert "good: real-time" in fast
+    assert "slots: 8 + 20 = 28" in fast
+    slow = json.loads(cli.ok("advise", path, "--p99", 5000, "--json", "-").stdout)
+    assert slow["choice"] == "micro-batch"
+    assert "not worth it" in " ".join(slow["reasons"])
+    assert slow["monthly"]["real-time"] > slow["monthly"]["micro-batch"]
+
+
+def test_explain(cli):
+    every = cli.ok("explain").stdout
+    assert all(id_ in every for id_ in rules())
+    one = cli.ok("explain", "slots_too_few").stdout
+    assert "8 + 20 = 28" in one
+    assert "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT" in one
+    assert "did you mean SLOTS_TOO_FEW" in cli("explain", "SLOTS_FEW").stderr
+
+
+def test_run_checks_first_and_can_be_told_not_to(cli, eagre_broker):
+    path = cli.app(GOOD.replace(".repartition", ".coalesce(1).repartition").replace("good", "bad"))
+    done = cli("run", path, "--brokers", eagre_broker.address)
+    assert done.returncode == 1
+    assert "OPERATOR: pipeline 'bad' would not run" in done.stderr
+    assert "--no-check insists" in done.stderr
+    assert "bad" not in Topics(eagre_broker.address).names()
+    insisted = cli("run", path, "--brokers", eagre_broker.address, "--no-check")
+    assert "QUERY_FAILED" in insisted.stderr
+    assert "CoalesceExec" in insisted.stderr
+
+
+def test_an_app_that_raises(cli):
+    done = cli("check", cli.app("import eagre as eg\nraise ValueError('no luck')\n"))
+    assert done.returncode == 1
+    assert "APP_RAISED" in done.stderr
+    assert "(line 2)" in done.stderr
+    built = cli("check", cli.app(GOOD.replace('df.select("card")', "df.nothing"), "other.py"))
+    assert "PIPELINE_RAISED" in built.stderr
+    assert "(line 7)" in built.stderr
