@@ -132,9 +132,11 @@ class Meter:
         return judge
 
     def _hand_over(self, judge: Judge, taken: int) -> int:
-        for at in range(taken, len(self._values)):
+        """Judge what is there by now; the reader goes on meanwhile."""
+        there = len(self._values)
+        for at in range(taken, there):
             judge.take(self._values[at], self._received[at], self._appended[at])
-        return len(self._values)
+        return there
 
     def _report(self, since_us: int) -> None:
         """Tell of the last second, by a glance at some of its results."""
