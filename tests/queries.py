@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
@@ -58,7 +59,7 @@ def outcome(spark, writer):
     """Start the query for real: empty if its tasks run, else the reason why they do not."""
     try:
         query = writer.start()
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         return str(error)
     tracker = spark.sparkContext.statusTracker()
     deadline = time.monotonic() + 30

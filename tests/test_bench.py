@@ -15,7 +15,7 @@ from eagre.bench.campaign import Campaign, Options, control_of, problems
 from eagre.bench.compare import compare
 from eagre.bench.judge import Verified
 from eagre.bench.load import Load
-from eagre.bench.meter import Measurement
+from eagre.bench.meter import Measurement, Meter
 from eagre.bench.publish import publish
 from eagre.bench.rates import find_rate
 from eagre.bench.results import document, links, load_document, summary
@@ -170,6 +170,31 @@ def test_the_links_add_up():
     told = links([{"links": spans, "late_p50_ms": 0.2}])
     assert list(told) == ["producer", "topic", "engine", "sink", "reader"]
     assert sum(told.values()) == pytest.approx(5, abs=0.01)
+
+
+def test_what_arrives_while_results_are_judged_is_judged_as_well():
+    load = Load("127.0.0.1:1", "in", "field", rate=10, seconds=1, begin_us=0)
+    meter = Meter(Measurement(load, "out", {0: 0}, 0, 1))
+
+    class Busy:
+        def __init__(self):
+            self.taken = []
+
+        def take(self, value, *_):
+            if len(self.taken) < 3:
+                arrive(len(meter._values))
+            self.taken.append(value)
+
+    def arrive(number):
+        meter._received.append(number)
+        meter._appended.append(number)
+        meter._values.append(b"%d" % number)
+
+    arrive(0)
+    busy, taken = Busy(), 0
+    for _ in range(5):
+        taken = meter._hand_over(busy, taken)
+    assert busy.taken == [b"0", b"1", b"2", b"3"]
 
 
 def test_the_workloads_are_what_they_say():

@@ -145,7 +145,7 @@ spark = eg.session("starving", "local[2]",
     spark__sql__streaming__realTimeMode__minBatchDuration="100ms",
     spark__speculation="true", spark__hadoop__fs__s3a__secret__key="canary-4711",
     spark__shuffle__streaming__networkBufferMaxWaitTimeMs="3000",
-    spark__driver__extraJavaOptions="-XX:+UseSerialGC", spark__driver__memory="400m",
+    spark__driver__extraJavaOptions="-XX:+UseSerialGC", spark__driver__memory="500m",
     spark__dynamicAllocation__enabled="true")
 ground = Ground(spark, sys.argv[1], Path(sys.argv[2]))
 rows = ground.read("starving", startingOffsets="earliest")
@@ -449,6 +449,37 @@ def outcome_of_second(writer):
     return True
 
 
+def test_a_checkpoint_in_use_is_refused(ground, topic):
+    writer = query(ground, topic, trigger={"realTime": "1 minute"})
+    assert "CHECKPOINT_IN_USE" not in ids(writer)
+    with running(writer.queryName("first")) as first:
+        report = eg.check(writer.queryName("second"))
+        assert "CHECKPOINT_IN_USE" in report.ids("error")
+        stopping = "spark.sql.streaming.stopActiveRunOnRestart"
+        with setting(ground.spark, stopping, "false"):
+            refusal = outcome(ground.spark, writer)
+        assert "already active" in refusal
+        assert first.isActive
+
+
+def test_a_checkpoint_of_other_topics_is_not_ones_own(ground, topic):
+    writer = query(ground, topic, trigger=EPOCHS)
+    send(ground.brokers, topic, event(0))
+    _until_committed(writer, 1)
+    other = query(ground, topic, ground.read("corpus-2"))
+    other = other.option("checkpointLocation", str(ground.made[-2]))
+    assert "CHECKPOINT_OTHER_PIPELINE" in eg.check(other).ids("error")
+    assert outcome(ground.spark, other)
+
+
+def test_python_in_micro_batches_has_a_cost(ground):
+    doubled = F.udf(lambda x: x * 2, "double")
+    rows = ground.rows.withColumn("d", doubled("amount"))
+    report = eg.check(ground.write(rows, trigger={"processingTime": "1 second"}))
+    assert report.ok
+    assert "PYTHON_COST" in report.ids("advice")
+
+
 def test_a_stop_in_mid_epoch_repeats_the_epoch(ground, topic):
     writer = query(ground, topic, trigger={"realTime": "10 minutes"})
     assert finding(eg.check(writer), "EPOCH_LONG").numbers == {"epoch_ms": 600_000}
@@ -518,8 +549,8 @@ def lines(df):
     return second.dropDuplicates(["card"])
 """
     path = cli.app(text)
-    done = cli("check", path, "--json", "out.json", "--brokers", eagre_broker.address)
-    assert done.returncode == 0, done.stderr
+    at = ("--checkpoint", "/var/lib/eagre/lines", "--brokers", eagre_broker.address)
+    done = cli.ok("check", path, "--json", "out.json", *at)
     told = json.loads((cli.folder / "out.json").read_text())
     lines = {f["id"]: f["line"] for f in told["pipelines"][0]["findings"]}
     assert lines == {
@@ -725,7 +756,8 @@ def test_explain(cli):
 
 
 def test_run_checks_first_and_can_be_told_not_to(cli, eagre_broker):
-    path = cli.app(GOOD.replace(".repartition", ".coalesce(1).repartition").replace("good", "bad"))
+    text = GOOD.replace('.repartition(20, "card")', ".coalesce(1)").replace("good", "bad")
+    path = cli.app(text)
     done = cli("run", path, "--brokers", eagre_broker.address)
     assert done.returncode == 1
     assert "OPERATOR: pipeline 'bad' would not run" in done.stderr

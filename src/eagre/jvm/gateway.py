@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eagre.errors import JvmError
@@ -55,14 +56,26 @@ def consumer_lag(spark: SparkSession) -> dict[tuple[str, int], int]:
     return {(name.rsplit("/", 1)[0], int(name.rsplit("/", 1)[1])): lags[name] for name in lags}
 
 
-def real_time_queries(spark: SparkSession) -> list[str]:
-    """Name the queries that run in a session in real time."""
+@dataclass(frozen=True)
+class RunningQuery:
+    """A query that runs in a session."""
+
+    name: str
+    real_time: bool
+    checkpoint: str
+
+
+def running_queries(spark: SparkSession) -> tuple[RunningQuery, ...]:
+    """Give the queries that run in a session."""
     internals = companion(spark, "SparkInternals")
-    return [
-        query.name or str(query.id)
+    return tuple(
+        RunningQuery(
+            query.name or str(query.id),
+            bool(internals.realTime(_java_query(query))),
+            re.sub(r"^file:/+", "/", str(internals.checkpoint(_java_query(query)))),
+        )
         for query in spark.streams.active
-        if internals.realTime(_java_query(query))
-    ]
+    )
 
 
 def slots(spark: SparkSession) -> int | None:

@@ -12,7 +12,6 @@ from eagre.pipeline import DEFAULT_EVERY, Pipeline
 from eagre.preflight.facts import (
     Facts,
     TopicFacts,
-    other_queries,
     see_checkpoint,
     see_topics,
     settings_of,
@@ -205,7 +204,7 @@ def _facts(
         settings=settings_of(spark),
         slots=gateway.slots(spark),
         checkpoint=known,
-        others=other_queries(spark),
+        others=gateway.running_queries(spark),
         starts=_stated_starts(planned),
         unseen=tuple(unseen),
     )

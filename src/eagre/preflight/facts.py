@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from eagre.broker import Topics
 from eagre.delivery import Checkpoint
 from eagre.errors import BrokerError, CheckpointError
-from eagre.jvm import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
 
+    from eagre.jvm.gateway import RunningQuery
     from eagre.preflight.plan import Plan, Source
     from eagre.sources import Mode
 
@@ -63,7 +63,7 @@ class Facts:
         topics: The topics of sources and sink that are known.
         checkpoint: What the checkpoint fixes, if one is named.
         pipeline: The name of the pipeline.
-        others: Names of queries that run in this session in real time already.
+        others: The queries that run in this session already.
         left_out: Source options that Eagre leaves out in real time.
         starts: Where a fresh checkpoint would begin, where offsets are stated.
         skew: The share of the most frequent key of each shuffle, in a sample.
@@ -77,7 +77,7 @@ class Facts:
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     checkpoint: CheckpointFacts | None = None
     pipeline: str = ""
-    others: tuple[str, ...] = ()
+    others: tuple[RunningQuery, ...] = ()
     left_out: tuple[str, ...] = ()
     starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     skew: tuple[tuple[str, float, int], ...] = ()
@@ -123,11 +123,6 @@ def settings_of(spark: SparkSession) -> dict[str, str]:
     """Give every setting of a session that was set."""
     sql = {str(key): str(value) for key, value in spark.conf.getAll.items()}
     return {**dict(spark.sparkContext.getConf().getAll()), **sql}
-
-
-def other_queries(spark: SparkSession) -> tuple[str, ...]:
-    """Give the names of the real-time queries that run in a session."""
-    return tuple(gateway.real_time_queries(spark))
 
 
 def see_topics(clusters: Mapping[str, set[str]]) -> tuple[dict[str, TopicFacts], list[str]]:

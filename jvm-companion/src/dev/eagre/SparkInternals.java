@@ -37,6 +37,11 @@ public final class SparkInternals {
         return execution(query).trigger() instanceof RealTimeTrigger;
     }
 
+    /** Where a query keeps its progress; the public API does not tell. */
+    public static String checkpoint(StreamingQuery query) {
+        return execution(query).resolvedCheckpointRoot();
+    }
+
     private static StreamExecution execution(StreamingQuery query) {
         return ((StreamingQueryWrapper) query).streamingQuery();
     }

@@ -85,16 +85,47 @@ def checkpoint_volatile(facts: Facts) -> Iterator[Found]:
 @rule(
     "CHECKPOINT_OTHER_PIPELINE",
     "error",
-    "Two queries write one log: one of them dies, or reads the other's offsets.",
-    "CONCURRENT_STREAM_LOG_UPDATE",
+    "Offsets of other topics are read into this query, or none are found and it begins anew.",
     real_time_only=False,
 )
-def checkpoint_shared(facts: Facts) -> Iterator[Found]:
-    """A checkpoint belongs to one query. This one was made by another pipeline."""
+def checkpoint_other_pipeline(facts: Facts) -> Iterator[Found]:
+    """A checkpoint belongs to one query. This one was made by another pipeline or for other topics.
+
+    `eagre run` keeps one per pipeline by itself; name another folder, or reset this one on purpose.
+    """
     known = facts.checkpoint
-    if known and known.pipeline and facts.pipeline and known.pipeline != facts.pipeline:
+    if known is None:
+        return
+    if known.pipeline and facts.pipeline and known.pipeline != facts.pipeline:
         yield Found(
             "checkpoint",
             f"the checkpoint {known.path} belongs to pipeline {known.pipeline!r}.",
             "name another folder: --checkpoint DIR.",
         )
+    elif known.offsets and facts.source_topics and not {*known.offsets} & {*facts.source_topics}:
+        yield Found(
+            "checkpoint",
+            f"the checkpoint {known.path} is of a query that read {', '.join(known.offsets)}.",
+            "name another folder: --checkpoint DIR.",
+        )
+
+
+@rule(
+    "CHECKPOINT_IN_USE",
+    "error",
+    "Spark ends the running query for the new one, or refuses the new one, as it is set.",
+    real_time_only=False,
+)
+def checkpoint_in_use(facts: Facts) -> Iterator[Found]:
+    """A query that runs in this session writes to the same checkpoint.
+
+    By default Spark stops the running query and lets the new one take its place
+    (`spark.sql.streaming.stopActiveRunOnRestart`), which is rarely meant.
+    """
+    for query in facts.others:
+        if facts.checkpoint and query.checkpoint == facts.checkpoint.path:
+            yield Found(
+                "checkpoint",
+                f"the checkpoint {query.checkpoint} is in use by {query.name}.",
+                "stop that query first, or name another folder.",
+            )

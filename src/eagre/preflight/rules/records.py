@@ -47,6 +47,32 @@ def frozen_clock(facts: Facts) -> Iterator[Found]:
 
 
 @rule(
+    "PYTHON_COST",
+    "advice",
+    "Each batch crosses to a Python process and back, and waits for its slowest row.",
+    real_time_only=False,
+)
+def python_cost(facts: Facts) -> Iterator[Found]:
+    """A Python function runs in a worker process; rows go there and back in batches.
+
+    In micro-batches that works, and costs CPU for each row: `python-map` beside `stateless` in
+    `eagre bench run` shows how much on your machine. SQL expressions run inside the JVM at no extra
+    cost. In real time Spark refuses it (PYTHON_UDF).
+    """
+    if facts.mode == "real-time":
+        return
+    for e in facts.plan.expressions:
+        if e["kind"] == "python":
+            name = e["text"].split("(")[0]
+            yield Found(
+                f"Python function {name}",
+                f"the Python function {name} runs outside the JVM.",
+                "write it in SQL expressions where its cost matters.",
+                line=e["line"],
+            )
+
+
+@rule(
     "CRASH_LOOP",
     "warning",
     "One such row ends the query; the restart reads the same row, and it ends again.",

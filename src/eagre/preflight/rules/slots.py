@@ -92,13 +92,13 @@ def several_queries(facts: Facts) -> Iterator[Found]:
     Each holds its slots for good and knows nothing of the others. `eagre run` gives each pipeline
     of a file a Spark process of its own.
     """
-    if facts.others:
+    others = [query.name for query in facts.others if query.real_time]
+    if others:
         yield Found(
             "session",
-            f"{counted(len(facts.others), 'real-time query').replace('querys', 'queries')} "
-            f"already run in this session: {', '.join(facts.others)}.",
+            f"this session already runs in real time: {', '.join(others)}.",
             "start each query in a session of its own; `eagre run` does.",
-            numbers={"others": len(facts.others)},
+            numbers={"others": len(others)},
         )
 
 
