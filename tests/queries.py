@@ -37,6 +37,21 @@ class Ground:
         return self.read()
 
     @property
+    def assigned(self):
+        options = {"kafka.bootstrap.servers": self.brokers, "assign": '{"corpus": [0, 2]}'}
+        return self.spark.readStream.format("kafka").options(**options).load().select("value")
+
+    @property
+    def matching(self):
+        options = {"kafka.bootstrap.servers": self.brokers, "subscribePattern": "corpus(-2)?"}
+        return self.spark.readStream.format("kafka").options(**options).load().select("value")
+
+    @property
+    def selected(self):
+        self.rows.createOrReplaceTempView("corpus_rows")
+        return self.spark.sql("SELECT card, amount * 2 AS double FROM corpus_rows WHERE n > 0")
+
+    @property
     def timed(self):
         return self.rows.withWatermark("at", "10 seconds")
 

@@ -182,18 +182,18 @@ def test_what_arrives_while_results_are_judged_is_judged_as_well():
 
         def take(self, value, *_):
             if len(self.taken) < 3:
-                arrive(len(meter._values))
+                arrive(len(meter._values))  # noqa: SLF001
             self.taken.append(value)
 
     def arrive(number):
-        meter._received.append(number)
-        meter._appended.append(number)
-        meter._values.append(b"%d" % number)
+        meter._received.append(number)  # noqa: SLF001
+        meter._appended.append(number)  # noqa: SLF001
+        meter._values.append(b"%d" % number)  # noqa: SLF001
 
     arrive(0)
     busy, taken = Busy(), 0
     for _ in range(5):
-        taken = meter._hand_over(busy, taken)
+        taken = meter._hand_over(busy, taken)  # noqa: SLF001
     assert busy.taken == [b"0", b"1", b"2", b"3"]
 
 

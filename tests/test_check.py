@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from pyspark.sql import functions as F
 
 import eagre as eg
 from eagre.broker import Topics
+from eagre.delivery import Binding, Checkpoint
 from eagre.preflight import explained, rules
-from eagre.preflight.facts import see_checkpoint
+from eagre.preflight.facts import Facts, see_checkpoint
+from eagre.preflight.plan import Node, plan
 from queries import Ground, outcome, received, send
 
 EPOCHS = {"realTime": "1 second"}
@@ -522,7 +525,102 @@ def test_a_hot_key_is_found_in_a_sample_only(ground, topic):
     assert "KEY_SKEW" not in ids(even, sample=True)
 
 
-# Acknowledgements, retries, adaptive execution: advice.
+# Advice, and what only a cluster shows.
+
+
+def planned(ground, writer, **facts):
+    """The facts of a query, with some of them changed."""
+    known = Facts("real-time", plan(ground.spark, writer, 10_000), {}, 8)
+    return replace(known, **facts)
+
+
+def found(id_, facts):
+    return [f.id for f in rules()[id_].check(facts)]
+
+
+def test_retries_are_advised_on_where_there_are_any(ground):
+    """TaskSetManager.handleFailedTask counts failures up to spark.task.maxFailures; in local mode
+    the limit is one (SparkContext.createTaskScheduler: MAX_LOCAL_TASK_FAILURES)."""
+    writer = ground.write(ground.rows)
+    assert found("TASK_RETRIES", planned(ground, writer, slots=None)) == ["TASK_RETRIES"]
+    assert found("TASK_RETRIES", planned(ground, writer)) == []
+    once = {"spark.task.maxFailures": "1"}
+    assert found("TASK_RETRIES", planned(ground, writer, slots=None, settings=once)) == []
+
+
+def test_adaptive_execution_is_of_no_use(ground):
+    shuffled = ground.write(ground.rows.repartition(2, "card"))
+    asked = {"spark.sql.adaptive.enabled": "true"}
+    assert found("ADAPTIVE", planned(ground, shuffled, settings=asked)) == ["ADAPTIVE"]
+    assert found("ADAPTIVE", planned(ground, shuffled)) == []
+
+
+def test_state_without_time_is_advised_on(ground):
+    processor = Node("TransformWithState", detail={"time_mode": "NoTime", "processor": "Mine"})
+    facts = planned(ground, ground.write(ground.rows))
+    without = replace(facts, plan=replace(facts.plan, logical=(processor,)))
+    assert found("STATE_WITHOUT_TIME", without) == ["STATE_WITHOUT_TIME"]
+
+
+@pytest.mark.parametrize("value", ["5ms", "", "many"])
+def test_numbers_that_are_none_do_not_end_the_check(ground, value):
+    options = {"kafka.linger.ms": value, "kafka.max.request.size": value}
+    eg.check(ground.write(ground.read(**{"kafka.fetch.min.bytes": value}), **options))
+
+
+def test_no_text_of_the_users_expressions_is_shown(ground):
+    secret = F.concat(F.col("card"), F.lit("canary-4711")).cast("int")
+    report = eg.check(ground.write(ground.rows.withColumn("x", secret)))
+    assert "CRASH_LOOP" in report.ids()
+    assert "canary-4711" not in json.dumps(report.as_dict())
+
+
+def test_a_query_in_continuous_mode_is_no_error(ground):
+    writer = ground.write(ground.rows, mode="append", trigger={"continuous": "1 second"})
+    report = eg.check(writer)
+    assert report.ok
+    assert report.mode == "continuous"
+
+
+def test_a_temporary_checkpoint_is_told(ground):
+    assert "CHECKPOINT_VOLATILE" in eg.check(ground.write(ground.rows)).ids("warning")
+
+
+def test_a_checkpoint_of_another_pipeline(ground, tmp_path):
+    made = Binding("other", "cluster", {"corpus": "id"}, {"corpus": {0: 0}})
+    Checkpoint(tmp_path / "kept").bind(made)
+
+    @eg.pipeline(source=payments("corpus"), sink=eg.Kafka("results"))
+    def mine(df):
+        return df.select("card")
+
+    report = eg.check(mine, brokers=ground.brokers, checkpoint=str(tmp_path / "kept"))
+    assert "CHECKPOINT_OTHER_PIPELINE" in report.ids("error")
+
+
+def test_a_start_that_aged_out_before_the_first_commit(ground, topic, tmp_path):
+    send(ground.brokers, topic, *(event(n) for n in range(10)))
+    _forget(ground.brokers, topic, 5)
+    made = Binding("early", "cluster", {topic: "id"}, {topic: {0: 0}})
+    Checkpoint(tmp_path / "kept").bind(made)
+
+    @eg.pipeline(source=payments(topic), sink=eg.Kafka("results"))
+    def early(df):
+        return df.select("card")
+
+    report = eg.check(early, brokers=ground.brokers, checkpoint=str(tmp_path / "kept"))
+    assert "OFFSET_AGED_OUT" in report.ids("error")
+
+
+def test_a_stateless_checkpoint_of_format_1_is_refused(ground, topic):
+    version = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+    send(ground.brokers, topic, event(0))
+    with setting(ground.spark, version, "1"):
+        query(ground, topic, trigger={"availableNow": True}).start().awaitTermination(60)
+    writer = query(ground, topic).option("checkpointLocation", str(ground.made[-1]))
+    writer = writer.option("checkpointLocation", str(ground.made[-2]))
+    assert "CHECKPOINT_FORMAT" in eg.check(writer).ids("error")
+    assert "CHECKPOINT_FORMAT_V1" in outcome(ground.spark, writer)
 
 
 def test_acks_are_advised_on(ground):
@@ -707,7 +805,7 @@ def test_check_from_the_command_line(cli, eagre_broker):
     (report,) = told["pipelines"]
     assert report["slots"] == {"needed": 28, "terms": [8, 20], "available": 64}
     assert report["findings"] == []
-    assert "no brokers are known" in report["unseen"][0]
+    assert "no brokers are known" in " ".join(report["unseen"])
     few = cli("check", path, "--master", "local[4]", "--fix", "--brokers", eagre_broker.address)
     assert few.returncode == 1
     assert "needs 8 + 20 = 28 slots and the session has 4" in few.stdout

@@ -1,7 +1,10 @@
 """The verdict of the check equals what a real start does, pipeline by pipeline."""
 
+from contextlib import nullcontext
+
 import pandas as pd
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import DoubleType
@@ -44,9 +47,9 @@ def with_state(key, batches, state):
     yield from batches
 
 
-def _without_topic(g):
-    rows = g.rows.select(F.col("card").alias("value"))
-    g.made.append(g.folder / "checkpoint-without-topic")
+def _without_topic(g, *more):
+    rows = g.rows.select(F.col("card").alias("value"), *more)
+    g.made.append(g.folder / f"checkpoint-without-topic-{len(g.made)}")
     return (
         rows.writeStream.format("kafka")
         .option("kafka.bootstrap.servers", g.brokers)
@@ -126,10 +129,15 @@ RUNS = {
     "duplicates by key and time": lambda g: g.write(g.timed.dropDuplicates(["id", "at"])),
     "observed metrics": lambda g: g.write(g.rows.observe("seen", F.count(F.lit(1)).alias("n"))),
     "console": lambda g: g.write(g.rows, kind="console", encode=False),
-    "a topic for each row": lambda g: g.write(
-        g.rows.select(F.lit("corpus-out").alias("topic"), F.col("card").alias("value")),
-        encode=False,
-    ).option("topic", "corpus-out"),
+    "a topic for each row": lambda g: _without_topic(g, F.lit("corpus-out").alias("topic")),
+    "partitions by number": lambda g: g.write(g.assigned),
+    "topics by a pattern": lambda g: g.write(g.matching),
+    "a query of SQL text": lambda g: g.write(g.selected),
+    "day of a time": lambda g: g.write(g.rows.select(F.to_date("at").alias("day"))),
+    "division below a filter": lambda g: g.write(
+        g.rows.where("n != 0").withColumn("rate", F.col("amount") / F.col("n"))
+    ),
+    "distinct rows with their time": lambda g: g.write(g.timed.select("id", "at").distinct()),
     "linger of zero": lambda g: g.write(g.rows, **{"kafka.linger.ms": "0"}),
 }
 """Pipelines that start: neither errors nor warnings."""
@@ -151,6 +159,20 @@ STARTS = {
     "cast": (
         lambda g: g.write(g.rows.withColumn("number", F.col("card").cast("int"))),
         "CRASH_LOOP",
+    ),
+    "division that is made null too late": (
+        lambda g: g.write(
+            g.rows.withColumn("rate", F.coalesce(F.col("amount") / F.col("n"), F.lit(0.0)))
+        ),
+        "CRASH_LOOP",
+    ),
+    "cast in a condition": (
+        lambda g: g.write(g.rows.withColumn("x", F.when(F.col("card").cast("int") > 5, 1))),
+        "CRASH_LOOP",
+    ),
+    "hours instead of a window": (
+        lambda g: g.write(g.timed.groupBy("card", F.date_trunc("hour", "at").alias("h")).count()),
+        "STATE_UNBOUNDED",
     ),
     "index": (
         lambda g: g.write(g.rows.withColumn("first", F.element_at("tags", 1))),
@@ -183,6 +205,10 @@ REFUSED = {
     "parquet": (
         lambda g: g.write(g.rows, kind="parquet", encode=False, path=str(g.folder / "p")),
         "SINK_APPEND_ONLY",
+    ),
+    "memory": (
+        lambda g: g.write(g.rows, kind="memory", encode=False).queryName("remembered"),
+        "SINK",
     ),
     "noop": (lambda g: g.write(g.rows, kind="noop", encode=False), "SINK"),
     "foreachBatch": (
@@ -317,6 +343,40 @@ REFUSED = {
 """Pipelines that Spark refuses at the start, or fails in the first epoch."""
 
 
+BATCHES = {
+    "as it is": (lambda g, **t: g.write(g.rows, **t), set()),
+    "append": (lambda g, **t: g.write(g.rows, mode="append", **t), set()),
+    "Python UDF": (lambda g, **t: g.write(g.rows.withColumn("d", doubled("amount")), **t), set()),
+    "mapInPandas": (lambda g, **t: g.write(g.rows.mapInPandas(keep, g.rows.schema), **t), set()),
+    "inner join of streams": (
+        lambda g, **t: g.write(g.rows.join(g.read("corpus-2").select("card"), "card"), **t),
+        set(),
+    ),
+    "foreachBatch": (
+        lambda g, **t: g.write(g.rows, kind="console", **t).foreachBatch(lambda *_: None),
+        set(),
+    ),
+    "sort": (lambda g, **t: g.write(g.rows.orderBy("amount"), **t), {"REFUSED"}),
+    "session window": (
+        lambda g, **t: g.write(
+            g.timed.groupBy("card", F.session_window("at", "5 seconds")).count(), **t
+        ),
+        {"REFUSED"},
+    ),
+    "count distinct": (
+        lambda g, **t: g.write(
+            g.timed.groupBy(F.window("at", "1 minute")).agg(F.count_distinct("card")), **t
+        ),
+        {"REFUSED"},
+    ),
+    "no value column": (
+        lambda g, **t: g.write(g.rows.select("card"), encode=False, **t),
+        {"SINK_COLUMNS"},
+    ),
+}
+"""The same in micro-batches, where more is allowed."""
+
+
 def checked(writer):
     """The check of a query in a test: its checkpoint is in a temporary folder, on purpose."""
     report = eg.check(writer)
@@ -352,3 +412,13 @@ def test_what_spark_refuses_is_an_error(ground, name):
     python = "TransformWithStateInPySpark driver worker"  # it dies before the plan is looked at
     known = finding.error_class in refusal or "LEGACY" in finding.error_class or python in refusal
     assert known, refusal
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_micro_batches_are_judged_by_their_own_rules(ground, name):
+    build, expected = BATCHES[name]
+    writer = build(ground, trigger={"availableNow": True})
+    _, errors, _ = checked(writer)
+    assert errors == expected
+    with pytest.raises(PySparkException) if errors else nullcontext():
+        writer.start().awaitTermination(60)

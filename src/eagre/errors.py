@@ -19,6 +19,7 @@ An error reads: CODE, the subject and what is wrong with it, then the next step.
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,3 +71,16 @@ class PipelineFailed(EagreError):  # noqa: N818  (it reads as what happened)
 
 class BenchError(EagreError):
     """A workload, a system or a report of the benchmark is not as it must be."""
+
+
+def raised(error: Exception, path: str, code: str, what: str) -> AppError:
+    """Describe an exception of the user's code by its own line in the user's file."""
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == path
+    ]
+    where = f" (line {lines[-1]})" if lines else ""
+    text = str(error).strip().splitlines()
+    detail = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    return AppError(code, f"{what}{where}: {detail}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from eagre.config import spark_interval
-from eagre.errors import SettingsError
+from eagre.errors import SettingsError, raised
 from eagre.sinks import writer
 from eagre.sources import Kafka, Mode
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from eagre.broker.topics import Offsets
+    from eagre.errors import AppError
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -89,6 +90,11 @@ class Pipeline:
     def __call__(self, *streams: DataFrame) -> DataFrame:
         """Apply the user's function, as if it had never been decorated."""
         return self.transform(*streams)
+
+    def cannot_be_built(self, error: Exception) -> AppError:
+        """Describe what the user's function raised, by its own line."""
+        path = self.transform.__code__.co_filename
+        return raised(error, path, "PIPELINE_RAISED", f"pipeline {self.name!r} cannot be built")
 
     def _checked(self, rows: object) -> DataFrame:
         from pyspark.sql import DataFrame

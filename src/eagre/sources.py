@@ -23,10 +23,24 @@ Mode = Literal["real-time", "micro-batch", "available-now"]
 SOURCE = "_source"
 """The column with a row's origin: topic, partition, offset, timestamp."""
 
-REFUSED_IN_REAL_TIME = frozenset(
-    {"minPartitions", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"}
+_LIMITS = frozenset(
+    {
+        "minpartitions",
+        "maxoffsetspertrigger",
+        "minoffsetspertrigger",
+        "maxtriggerdelay",
+        "endingtimestamp",
+    }
 )
-"""Reader options that make a real-time query throw; they are left out there."""
+
+
+def refused_in_real_time(option: str) -> bool:
+    """Tell whether a reader option makes a real-time query throw; such are left out there.
+
+    >>> refused_in_real_time("maxOffsetsPerTrigger"), refused_in_real_time("subscribe")
+    (True, False)
+    """
+    return option.lower() in _LIMITS
 
 
 @dataclass(frozen=True)
@@ -146,7 +160,7 @@ class Kafka:
         }
         if mode != "real-time":
             return options
-        return {key: v for key, v in options.items() if key not in REFUSED_IN_REAL_TIME}
+        return {key: v for key, v in options.items() if not refused_in_real_time(key)}
 
     def _starting_options(self) -> dict[str, str]:
         start = self.starting or "latest"

@@ -13,12 +13,12 @@ import click
 from eagre.broker import registry
 from eagre.cli.console import say, write_json
 from eagre.config import counted, interval_ms, project_dir
-from eagre.errors import EagreError, SettingsError
+from eagre.errors import SettingsError
 from eagre.pipeline import MODES
-from eagre.runtime.app import App, raised
+from eagre.runtime.app import App
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from eagre.pipeline import Pipeline
     from eagre.preflight import Finding, Report
@@ -92,7 +92,7 @@ def check(
         for report in reports:
             _show(report)
     if fix:
-        _show_fixes(reports)
+        _show_fixes(reports, err=target == "-")
     if not all(report.ok for report in reports):
         raise click.exceptions.Exit(1)
 
@@ -153,6 +153,16 @@ def size(
     """
     from eagre.preflight.size import Size, keys_alive
 
+    if keys_per_second and not ttl:
+        raise SettingsError("TTL_MISSING", "--keys-per-second needs --ttl: how long a key lives.")
+    if shuffles and not shuffle_partitions:
+        raise SettingsError("SHUFFLE_PARTITIONS_MISSING", "--shuffles needs --shuffle-partitions.")
+    if app and shuffle_partitions:
+        raise SettingsError(
+            "SIZE_OF_WHAT",
+            "the shuffles of an app are in its plan.",
+            hint="leave out --shuffle-partitions; spark.sql.shuffle.partitions sets them.",
+        )
     alive = keys_alive(keys, keys_per_second, interval_ms(ttl) if ttl else 0)
     common: dict[str, Any] = {
         "cores_per_executor": cores_per_executor,
@@ -167,7 +177,8 @@ def size(
                 hint="eagre size --source-partitions 8 --shuffle-partitions 20 --shuffles 2",
             )
         many = (1 if shuffle_partitions else 0) if shuffles is None else shuffles
-        sizes = {"": Size.of(source_partitions, [shuffle_partitions or 1] * many, **common)}
+        shuffled = [shuffle_partitions or 1] * many
+        sizes = {"": Size.of(source_partitions, shuffled, **common)}
     else:
         sizes = {
             report.name: _sized(report, source_partitions, common)
@@ -253,8 +264,8 @@ def _sized(report: Report, partitions: int | None, common: dict[str, Any]) -> An
             f"the partitions of {report.name}'s topics are not known: {'; '.join(report.unseen)}.",
             hint="name the cluster with --brokers, or the number with --source-partitions.",
         )
-    terms = report.terms or (0,)
-    return Size.of(partitions or terms[0], list(terms[1:]), **common)
+    source = partitions or (report.terms or (1,))[0]
+    return Size.of(source, list(report.shuffles), **common)
 
 
 def _added(each: dict[str, Any]) -> dict[str, Any]:
@@ -277,12 +288,10 @@ def _checked(
     with _quiet():
         spark = session("eagre-check", master)
     try:
-        pipelines = chosen.choose(chosen.pipelines())
-        several = len(pipelines) > 1
+        everything = chosen.pipelines()
+        pipelines, several = chosen.choose(everything), len(everything) > 1
         return [
-            _of(
-                pipeline, chosen, lambda p: look(p, spark, **_options(p, brokers, options, several))
-            )
+            look(pipeline, spark, **_options(pipeline, brokers, options, several=several))
             for pipeline in pipelines
         ]
     finally:
@@ -291,7 +300,7 @@ def _checked(
 
 
 def _options(
-    pipeline: Pipeline, brokers: str | None, options: dict[str, Any], several: bool
+    pipeline: Pipeline, brokers: str | None, options: dict[str, Any], *, several: bool
 ) -> dict[str, Any]:
     running = registry.serving(project_dir() / "broker")
     found = brokers or (running.address if pipeline.needs_brokers and running else None)
@@ -299,16 +308,6 @@ def _options(
     if folder and several:
         options = {**options, "checkpoint": str(Path(folder) / pipeline.name)}
     return {**options, "brokers": found}
-
-
-def _of(pipeline: Pipeline, app: App, look: Callable[[Pipeline], Report]) -> Report:
-    try:
-        return look(pipeline)
-    except EagreError:
-        raise
-    except Exception as error:
-        what = f"pipeline {pipeline.name!r} cannot be built"
-        raise raised(error, app.path.resolve(), "PIPELINE_RAISED", what) from error
 
 
 @contextlib.contextmanager
@@ -358,7 +357,7 @@ def _show_finding(finding: Finding) -> None:
         click.echo(f"           Spark's error: {finding.error_class}")
 
 
-def _show_fixes(reports: list[Report]) -> None:
+def _show_fixes(reports: list[Report], *, err: bool) -> None:
     settings = {key: value for report in reports for key, value in report.fixes.items()}
     options = {
         key: value
@@ -366,12 +365,12 @@ def _show_fixes(reports: list[Report]) -> None:
         for f in report.findings
         for key, value in f.options.items()
     }
-    if not settings and not options:
-        click.echo("# no setting mends what was found" if any(r.findings for r in reports) else "")
-    for key, value in settings.items():
-        click.echo(f"{key} {value}")
-    for key, value in options.items():
-        click.echo(f"# eg.Kafka(..., options={{{key!r}: {value!r}}})")
+    lines = [f"{key} {value}" for key, value in settings.items()]
+    lines += [f"# eg.Kafka(..., options={{{key!r}: {value!r}}})" for key, value in options.items()]
+    if not lines and any(report.findings for report in reports):
+        lines = ["# no setting mends what was found"]
+    for line in lines:
+        click.echo(line, err=err)
 
 
 def _level(level: str) -> str:

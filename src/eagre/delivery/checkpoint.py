@@ -104,13 +104,22 @@ class Checkpoint:
         batch = max((int(p.name) for p in self._log("commits")), default=-1)
         return batch, self._batch_offsets(batch) if batch >= 0 else {}
 
-    def state_version(self) -> int:
-        """The format of the state in it: 1, or 2 as real time needs it; 0 for no state."""
-        batch, _ = self.committed()
-        if batch < 0 or not (self.path / "state").exists():
+    @property
+    def stateful(self) -> bool:
+        """Whether it holds state."""
+        return (self.path / "state").exists()
+
+    def commit_version(self) -> int:
+        """The format of its last commit, 2 or more as real time needs it; 0 before the first."""
+        batch = max((int(p.name) for p in self._log("commits")), default=-1)
+        if batch < 0:
             return 0
-        text = (self.path / "commits" / str(batch)).read_text()
-        return 1 if text.startswith("v1") else 2
+        first = (self.path / "commits" / str(batch)).read_text().split("\n", 1)[0]
+        return int(first[1:]) if first[1:].isdigit() else 0
+
+    def settings(self) -> dict[str, str]:
+        """The Spark settings that its last commit was made with."""
+        return self._settings(self.committed()[0])
 
     def describe(self) -> dict[str, Any]:
         """Say what the checkpoint holds, for people and as JSON."""
@@ -123,7 +132,7 @@ class Checkpoint:
             "batch": batch,
             "offsets": offsets,
             "binding": asdict(binding) if binding else None,
-            "stateful": (self.path / "state").exists(),
+            "stateful": self.stateful,
             "settings": self._settings(batch),
             "bytes": sum(p.stat().st_size for p in self.path.rglob("*") if p.is_file()),
         }

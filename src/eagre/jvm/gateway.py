@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -79,13 +78,29 @@ def running_queries(spark: SparkSession) -> tuple[RunningQuery, ...]:
 
 
 def slots(spark: SparkSession) -> int | None:
-    """How many tasks a local session can run at once; None on a cluster, which may still grow."""
-    master = str(spark.sparkContext.master)
-    match = re.match(r"local(?:\[(\d+|\*)[^\]]*\])?$", master)
-    if match is None:
-        return None
-    threads = match[1] or "1"
-    return int(threads) if threads.isdigit() else os.cpu_count()
+    """How many tasks a session can run at once; None where a cluster may still grow."""
+    conf = dict(spark.sparkContext.getConf().getAll())
+    cores = _cores(spark, str(spark.sparkContext.master), conf)
+    return None if cores is None else cores // int(conf.get("spark.task.cpus", "1"))
+
+
+def _cores(spark: SparkSession, master: str, conf: dict[str, str]) -> int | None:
+    local = re.match(r"local(?:\[(\d+|\*)[^\]]*\])?$", master)
+    if local:
+        threads = local[1] or "1"
+        return int(threads) if threads.isdigit() else _processors(spark)
+    small = re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,", master)
+    if small:
+        return int(small[1]) * int(small[2])
+    instances, cores = (conf.get(f"spark.executor.{k}") for k in ("instances", "cores"))
+    fixed = conf.get("spark.dynamicAllocation.enabled", "false").lower() != "true"
+    return int(instances) * int(cores) if instances and cores and fixed else None
+
+
+def _processors(spark: SparkSession) -> int:
+    """The cores that the JVM counts: in a container fewer than the machine's."""
+    jvm = spark._jvm  # noqa: SLF001
+    return int(jvm.java.lang.Runtime.getRuntime().availableProcessors())  # type: ignore[union-attr]
 
 
 def reason(error: BaseException) -> str:

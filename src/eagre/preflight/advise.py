@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from eagre.config import counted
+from eagre.preflight.size import SLOTS_PER_CORE
 
 if TYPE_CHECKING:
     from eagre.preflight.check import Report
 
 Choice = Literal["real-time", "micro-batch", "available-now", "none"]
 
-BATCH_FLOOR_MS = 800.0
+BATCH_FLOOR_MS = 600.0
 """The p99 below which micro-batches do not come, however short their trigger (docs/bench.md)."""
 REAL_TIME_P99_MS = 50.0
 """The p99 that real time keeps on a machine with room, its boundaries apart (docs/bench.md)."""
@@ -24,7 +25,6 @@ HEADROOM = 2.0
 """Cores kept free, so that a burst and a collector do not become the tail."""
 HOURS = 730
 """Of a month."""
-SLOTS_PER_CORE = 4
 SESSION_START_S = 20.0
 
 
@@ -98,7 +98,7 @@ def advise(report: Report, wish: Wish) -> Advice:
 
 def _choose(report: Report, wish: Wish, monthly: dict[str, float]) -> tuple[Choice, list[str]]:
     wanted = f"a p99 of {wish.p99_ms:g} ms"
-    slots = counted(sum(report.terms or (0,)), "slot")
+    slots = counted(sum(report.terms), "slot") if report.terms else "its slots"
     more = f"{monthly['real-time'] - monthly['micro-batch']:+,.2f}"
     if wish.p99_ms >= SCHEDULED_MS:
         return "available-now", [
@@ -133,7 +133,7 @@ def _choose(report: Report, wish: Wish, monthly: dict[str, float]) -> tuple[Choi
 def _cores(report: Report, wish: Wish) -> dict[str, float]:
     work = wish.rate * CPU_S_PER_MILLION / 1_000_000
     slots = sum(report.terms or (0,))
-    scheduled = min(1.0, SESSION_START_S / (SCHEDULED_MS / 1000) + work)
+    scheduled = SESSION_START_S / (SCHEDULED_MS / 1000) + work
     return {
         "real-time": round(max(work * HEADROOM, slots / SLOTS_PER_CORE, 1.0), 2),
         "micro-batch": round(max(work * HEADROOM, 1.0), 2),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from eagre.config import interval_ms
-from eagre.errors import SettingsError
+from eagre.errors import EagreError, SettingsError
 from eagre.jvm import gateway
 from eagre.pipeline import DEFAULT_EVERY, Pipeline
 from eagre.preflight.facts import (
@@ -19,15 +20,15 @@ from eagre.preflight.facts import (
 from eagre.preflight.finding import LEVELS, Finding, rules
 from eagre.preflight.plan import lines, plan
 from eagre.preflight.sample import skew
-from eagre.sources import REFUSED_IN_REAL_TIME, Kafka
+from eagre.sources import Kafka, refused_in_real_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from eagre.preflight.facts import CheckpointFacts
+    from eagre.preflight.plan import Plan
     from eagre.sources import Mode
 
 SCHEMA_VERSION = 1
@@ -44,6 +45,7 @@ class Report:
         mode: The mode it was checked for.
         findings: Errors first.
         terms: The slots it needs, stage by stage; None if a topic was not seen.
+        shuffles: The partitions of each shuffle.
         slots: The slots of the session; None on a cluster.
         unseen: What could not be seen, in words.
     """
@@ -52,6 +54,7 @@ class Report:
     mode: str
     findings: tuple[Finding, ...]
     terms: tuple[int, ...] | None
+    shuffles: tuple[int, ...]
     slots: int | None
     unseen: tuple[str, ...]
 
@@ -148,28 +151,31 @@ def _check_pipeline(  # noqa: PLR0913, PLR0917
 ) -> Report:
     at = checkpoint or f".eagre/checkpoints/{pipeline.name}"
     known = brokers or NO_BROKERS
-    with lines(spark):
-        writer = pipeline.writer(
-            spark,
-            checkpoint=at,
-            brokers=brokers or (None if not pipeline.needs_brokers else known),
-            mode=mode,
-            every=every,
-        )
+    try:
+        with lines(spark):
+            writer = pipeline.writer(
+                spark,
+                checkpoint=at,
+                brokers=brokers or (None if not pipeline.needs_brokers else known),
+                mode=mode,
+                every=every,
+            )
+    except EagreError:
+        raise
+    except Exception as error:
+        raise pipeline.cannot_be_built(error) from error
     facts = _facts(spark, writer, mode, interval_ms(every or DEFAULT_EVERY.get(mode, "0 ms")))
     facts = replace(facts, pipeline=pipeline.name, left_out=_left_out(pipeline, mode))
     clusters = _clusters(pipeline, brokers)
     seen, unseen = see_topics(clusters)
     if pipeline.needs_brokers and not brokers:
-        unseen.append("no brokers are known: the topics were not seen")
+        unseen.append("no brokers are known: partitions are taken as the app declares them")
     facts = replace(
         facts,
         topics={**_to_create(pipeline, seen), **seen},
         unseen=(*facts.unseen, *unseen),
     )
-    if sample:
-        facts = replace(facts, skew=tuple(skew(spark, writer, facts)))
-    return _report(facts, pipeline.name)
+    return _report(_sampled(spark, writer, facts) if sample else facts, pipeline.name)
 
 
 def _check_write(writer: DataStreamWriter, *, sample: bool) -> Report:
@@ -177,32 +183,47 @@ def _check_write(writer: DataStreamWriter, *, sample: bool) -> Report:
     facts = _facts(spark, writer, None, interval_ms(DEFAULT_EVERY["real-time"]))
     clusters: dict[str, set[str]] = {}
     for source in facts.plan.sources:
-        servers = source.options.get("kafka.bootstrap.servers")
-        if servers:
+        servers = source.option("kafka.bootstrap.servers")
+        if servers and source.topics:
             clusters.setdefault(servers, set()).update(source.topics)
     servers = facts.plan.option("kafka.bootstrap.servers")
     if servers and facts.sink_topics:
         clusters.setdefault(servers, set()).update(facts.sink_topics)
     seen, unseen = see_topics(clusters)
     facts = replace(facts, topics=seen, unseen=(*facts.unseen, *unseen))
-    if sample:
-        facts = replace(facts, skew=tuple(skew(spark, writer, facts)))
-    return _report(facts, facts.plan.option("queryName") or "query")
+    name = facts.plan.option("queryName") or "query"
+    return _report(_sampled(spark, writer, facts) if sample else facts, name)
+
+
+def _sampled(spark: SparkSession, writer: DataStreamWriter, facts: Facts) -> Facts:
+    """Look at the newest records; a sample that cannot be read is said, and no failure."""
+    try:
+        return replace(facts, skew=tuple(skew(spark, writer, facts)))
+    except Exception as error:  # noqa: BLE001  (whatever the user's own query raises over data)
+        told = f"the sample could not be read: {gateway.reason(error)}"
+        return replace(facts, unseen=(*facts.unseen, told))
 
 
 def _facts(
     spark: SparkSession, writer: DataStreamWriter, mode: Mode | None, epoch_ms: int
 ) -> Facts:
     planned = plan(spark, writer, epoch_ms)
-    known, unseen = see_checkpoint(planned.option("checkpointLocation"))
-    if _fixes_partitions(known):
-        planned = plan(spark, writer, epoch_ms, known.shuffle_partitions if known else 0)
-    named = "real-time" if planned.trigger in ("real-time", "continuous") else planned.trigger
+    settings = settings_of(spark)
+    known, unseen = see_checkpoint(_checkpoint_of(planned, settings))
+    if known and known.shuffle_partitions:
+        planned = plan(spark, writer, epoch_ms, known.shuffle_partitions)
+    slots = gateway.slots(spark)
+    if slots is None:
+        unseen.append("the slots of the cluster are not known")
+    if planned.unplanned:
+        unseen.append(f"the query could not be planned: {planned.unplanned}")
+    if any(source.option("subscribePattern") for source in planned.sources):
+        unseen.append("the topics of a pattern were not counted")
     return Facts(
-        mode=mode or cast("Mode", named),
+        mode=mode or planned.trigger,
         plan=planned,
-        settings=settings_of(spark),
-        slots=gateway.slots(spark),
+        settings=settings,
+        slots=slots,
         checkpoint=known,
         others=gateway.running_queries(spark),
         starts=_stated_starts(planned),
@@ -210,18 +231,18 @@ def _facts(
     )
 
 
-def _fixes_partitions(known: CheckpointFacts | None) -> bool:
-    return bool(known and known.state_version and known.shuffle_partitions)
+def _checkpoint_of(planned: Plan, settings: Mapping[str, str]) -> str | None:
+    """Where the query would keep its progress: its own option, or the session's folder."""
+    stated, name = planned.option("checkpointLocation"), planned.option("queryName")
+    root = settings.get("spark.sql.streaming.checkpointLocation")
+    return stated or (f"{root}/{name}" if root and name else None)
 
 
-def _stated_starts(planned: Any) -> dict[str, dict[int, int]]:  # noqa: ANN401
+def _stated_starts(planned: Plan) -> dict[str, dict[int, int]]:
     """Read offsets that a source names by numbers."""
-    import json
-
     starts: dict[str, dict[int, int]] = {}
     for source in planned.sources:
-        stated = {key.lower(): value for key, value in source.options.items()}
-        text = stated.get("startingoffsets", "")
+        text = source.option("startingOffsets") or ""
         if text.startswith("{"):
             for topic, offsets in json.loads(text).items():
                 starts[topic] = {int(p): int(o) for p, o in offsets.items() if int(o) >= 0}
@@ -232,7 +253,7 @@ def _left_out(pipeline: Pipeline, mode: Mode) -> tuple[str, ...]:
     if mode != "real-time":
         return ()
     stated = {key for source in pipeline.sources for key in source.options}
-    return tuple(sorted(stated & REFUSED_IN_REAL_TIME))
+    return tuple(sorted(filter(refused_in_real_time, stated)))
 
 
 def _clusters(pipeline: Pipeline, brokers: str | None) -> dict[str, set[str]]:
@@ -265,6 +286,7 @@ def _report(facts: Facts, name: str) -> Report:
         mode=facts.mode,
         findings=tuple(_once(ordered)),
         terms=tuple(terms) if terms else None,
+        shuffles=tuple(int(node.detail["partitions"]) for node in facts.plan.exchanges),
         slots=facts.slots,
         unseen=facts.unseen,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from eagre.jvm.gateway import RunningQuery
     from eagre.preflight.plan import Plan, Source
-    from eagre.sources import Mode
 
 ANSWER_SECONDS = 2.0
 """How long a cluster may take to answer before the check goes on without it."""
@@ -43,12 +43,14 @@ class CheckpointFacts:
     pipeline: str = ""
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
-    state_version: int = 0
+    commit_version: int = 0
+    stateful: bool = False
 
     @property
     def shuffle_partitions(self) -> int:
-        """The number it was made with; 0 before the first commit."""
-        return int(self.settings.get("spark.sql.shuffle.partitions", 0))
+        """The number that its state has fixed; 0 where there is none."""
+        stated = self.settings.get("spark.sql.shuffle.partitions")
+        return number(stated, 0) if self.stateful else 0
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,9 @@ class Facts:
         unseen: What could not be seen, in words.
     """
 
-    mode: Mode
+    mode: str
     plan: Plan
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)
     slots: int | None
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     checkpoint: CheckpointFacts | None = None
@@ -104,6 +106,8 @@ class Facts:
 
     def partitions_of(self, source: Source) -> int | None:
         """How many partitions a source has; None where a topic of it was not seen."""
+        if source.assigned:
+            return sum(map(len, source.assigned.values()))
         known = [self.topics.get(name) for name in source.topics]
         if not known or any(topic is None for topic in known):
             return None
@@ -117,6 +121,18 @@ class Facts:
             return None
         shuffles = [int(node.detail["partitions"]) for node in self.plan.exchanges]
         return [sum(n for n in sources if n is not None), *shuffles]
+
+
+def number(text: object, default: int) -> int:
+    """Read a whole number, as options and settings have it; the default where it is none.
+
+    >>> number("5", 1), number(None, 1), number("5 ms", 1)
+    (5, 1, 1)
+    """
+    try:
+        return int(str(text))
+    except ValueError:
+        return default
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:
@@ -136,20 +152,26 @@ def see_topics(clusters: Mapping[str, set[str]]) -> tuple[dict[str, TopicFacts],
                 unseen.append(f"no broker answers at {brokers}: {_listed(names)}")
                 continue
             found |= _described(topics, names)
+            missing = sorted(names - found.keys())
+            if missing:
+                unseen.append(f"these topics do not exist yet: {', '.join(missing)}")
         except BrokerError as error:
-            unseen.append(f"{brokers} did not describe {_listed(names)}: {error.problem}")
-    missing = sorted({n for names in clusters.values() for n in names} - found.keys())
-    if missing and not unseen:
-        unseen.append(f"these topics do not exist yet: {', '.join(missing)}")
+            unseen.append(f"{brokers}: {_listed(names)} ({error.problem})")
     return found, unseen
 
 
 def _described(topics: Topics, names: set[str]) -> dict[str, TopicFacts]:
+    """Describe topics, without what the cluster does not let us see of them."""
     known = topics.describe(names)
-    settings = topics.settings(known)
-    begins = topics.begins(known)
+    settings, begins = {}, {}
+    with contextlib.suppress(BrokerError):
+        settings = topics.settings(known)
+    with contextlib.suppress(BrokerError):
+        begins = topics.begins(known)
     return {
-        name: TopicFacts(name, topic.partitions, True, settings[name], begins[name])  # noqa: FBT003
+        name: TopicFacts(
+            name, topic.partitions, settings=settings.get(name, {}), begins=begins.get(name, {})
+        )
         for name, topic in known.items()
     }
 
@@ -170,16 +192,20 @@ def see_checkpoint(location: str | None) -> tuple[CheckpointFacts | None, list[s
     facts = CheckpointFacts(str(checkpoint.path), _file_system(str(checkpoint.path)))
     if not checkpoint.exists:
         return facts, []
-    told = checkpoint.describe()
-    binding = told["binding"] or {}
-    return CheckpointFacts(
-        path=facts.path,
-        file_system=facts.file_system,
-        pipeline=binding.get("pipeline", ""),
-        offsets=told["offsets"],
-        settings=told["settings"],
-        state_version=checkpoint.state_version(),
-    ), []
+    try:
+        binding = checkpoint.binding()
+        begun = binding.start if binding else {}
+        return CheckpointFacts(
+            path=facts.path,
+            file_system=facts.file_system,
+            pipeline=binding.pipeline if binding else "",
+            offsets=checkpoint.committed()[1] or begun,
+            settings=checkpoint.settings(),
+            commit_version=checkpoint.commit_version(),
+            stateful=checkpoint.stateful,
+        ), []
+    except (CheckpointError, OSError) as error:
+        return facts, [f"the checkpoint was not read: {error}"]
 
 
 def _file_system(path: str) -> str:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-PACKAGES = (str(Path(__file__).parents[1]), "pyspark", "py4j")
-
 
 @dataclass(frozen=True)
 class Node:
@@ -43,15 +41,22 @@ class Source:
     real_time: bool
     again: bool
     java_class: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
+
+    def option(self, name: str) -> str | None:
+        """Give an option; their names know no case."""
+        return {key.lower(): value for key, value in self.options.items()}.get(name.lower())
+
+    @property
+    def assigned(self) -> dict[str, list[int]]:
+        """The partitions it names one by one, if it does."""
+        return dict(json.loads(self.option("assign") or "{}"))
 
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics it names; empty where it subscribes to a pattern."""
-        stated = {key.lower(): value for key, value in self.options.items()}
-        if "subscribe" in stated:
-            return tuple(name.strip() for name in stated["subscribe"].split(","))
-        return tuple(json.loads(stated["assign"])) if "assign" in stated else ()
+        named = (self.option("subscribe") or "").split(",")
+        return tuple(name.strip() for name in named if name.strip()) or tuple(self.assigned)
 
 
 @dataclass(frozen=True)
@@ -79,13 +84,14 @@ class Plan:
     trigger: str
     every_ms: int
     foreach: str
-    options: dict[str, str]
+    options: dict[str, str] = field(repr=False)
     columns: dict[str, str]
     logical: tuple[Node, ...]
     expressions: tuple[dict[str, str], ...]
     operators: tuple[Node, ...]
     sources: tuple[Source, ...]
     refusals: tuple[Refusal, ...]
+    unplanned: str
     jvm: dict[str, Any]
 
     @property
@@ -157,10 +163,16 @@ def lines(spark: SparkSession) -> Iterator[None]:
 
 def _caller() -> str:
     """The nearest line that is neither ours nor PySpark's."""
+    import py4j
+    import pyspark
+
+    import eagre
+
+    packages = tuple(str(Path(str(p.__file__)).parent) for p in (eagre, pyspark, py4j))
     frame = sys._getframe(2)  # noqa: SLF001
     while frame:
         name = frame.f_code.co_filename
-        if not any(part in name for part in PACKAGES):
+        if not name.startswith(packages):
             return f"{name}:{frame.f_lineno}"
         if not frame.f_back:
             break

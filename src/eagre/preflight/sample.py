@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from eagre.broker.topics import Offsets
     from eagre.preflight.facts import Facts
     from eagre.preflight.plan import Source
 
@@ -30,7 +31,7 @@ def skew(
     Gives the keys, the share of the most frequent one, and the rows that were counted.
     """
     ranges = [_newest(source, facts) for source in facts.plan.sources]
-    if not any(ranges):
+    if not ranges or not all(ranges):
         return
     told = gateway.companion(spark, "Preflight").keys(writer._jwrite, json.dumps(ranges))  # noqa: SLF001
     for one in json.loads(told):
@@ -41,7 +42,7 @@ def skew(
 def _newest(source: Source, facts: Facts) -> dict[str, dict[str, dict[str, int]]]:
     """The offsets between which the sample lies, as Spark's batch reader takes them."""
     names = [name for name in source.topics if name in facts.topics and facts.topics[name].exists]
-    servers = source.options.get("kafka.bootstrap.servers")
+    servers = source.option("kafka.bootstrap.servers")
     if not names or not servers:
         return {}
     try:
@@ -51,8 +52,15 @@ def _newest(source: Source, facts: Facts) -> dict[str, dict[str, dict[str, int]]
     begin = {
         name: {
             str(p): max(facts.topics[name].begins.get(p, 0), end - ROWS)
-            for p, end in ends[name].items()
+            for p, end in _read(source, name, ends).items()
         }
         for name in names
     }
-    return {"begin": begin, "end": {n: {str(p): o for p, o in ends[n].items()} for n in names}}
+    end = {name: {str(p): o for p, o in _read(source, name, ends).items()} for name in names}
+    return {"begin": begin, "end": end}
+
+
+def _read(source: Source, topic: str, ends: Offsets) -> dict[int, int]:
+    """The ends of those partitions that the source reads."""
+    only = source.assigned.get(topic)
+    return {p: end for p, end in ends[topic].items() if only is None or p in only}

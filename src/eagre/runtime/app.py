@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eagre.errors import AppError
+from eagre.errors import AppError, raised
 from eagre.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class App:
         except AppError:
             raise
         except Exception as error:
-            raise raised(error, path, "APP_RAISED", f"{self.path} cannot be loaded") from error
+            raise raised(error, str(path), "APP_RAISED", f"{self.path} cannot be loaded") from error
         return module
 
     def _malformed(self, error: SyntaxError | ValueError) -> AppError:
@@ -120,16 +119,3 @@ class App:
                 f"{self.path} holds two pipelines named {twice[0]!r}.",
                 hint="give one another name: @eg.pipeline(..., name='...').",
             )
-
-
-def raised(error: Exception, path: Path, code: str, what: str) -> AppError:
-    """Describe an exception of the user's code by its own line in the user's file."""
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == str(path)
-    ]
-    where = f" (line {lines[-1]})" if lines else ""
-    text = str(error).strip().splitlines()
-    detail = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
-    return AppError(code, f"{what}{where}: {detail}")

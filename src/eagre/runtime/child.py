@@ -25,14 +25,11 @@ from eagre.errors import EagreError, PipelineFailed, SettingsError
 from eagre.jvm import gateway
 from eagre.pipeline import DEFAULT_EVERY, Pipeline
 from eagre.preflight import check
-from eagre.runtime.app import raised
 from eagre.runtime.ground import Ground, prepare
 from eagre.runtime.spec import RunSpec
 from eagre.session import session
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -129,7 +126,7 @@ def run(spec: RunSpec, parent: Parent) -> None:
     ground = prepare(
         pipeline, brokers, checkpoint, mode=spec.mode, start=spec.start, say=parent.say
     )
-    query = Run(spark, pipeline, spec, ground, parent, app.path.resolve())
+    query = Run(spark, pipeline, spec, ground, parent)
     try:
         query.until_end(query.start(brokers, str(checkpoint.path)))
     except EagreError:
@@ -152,21 +149,9 @@ def _require_sound(
     Raises:
         SettingsError: One was.
     """
-    try:
-        report = check(
-            pipeline,
-            spark,
-            brokers=brokers,
-            mode=spec.mode,
-            every=spec.every,
-            checkpoint=checkpoint,
-        )
-    except EagreError:
-        raise
-    except Exception as error:
-        what = f"pipeline {pipeline.name!r} cannot be built"
-        path = spec.load().path.resolve()
-        raise raised(error, path, "PIPELINE_RAISED", what) from error
+    report = check(
+        pipeline, spark, brokers=brokers, mode=spec.mode, every=spec.every, checkpoint=checkpoint
+    )
     if report.ok:
         parent.tell("checked", findings=[finding.as_dict() for finding in report.findings])
         return
@@ -188,7 +173,6 @@ class Run:
     spec: RunSpec
     ground: Ground
     parent: Parent
-    path: Path
     started: float = field(default_factory=time.monotonic)
 
     def start(self, brokers: str | None, checkpoint: str) -> StreamingQuery:
@@ -205,8 +189,7 @@ class Run:
         except EagreError:
             raise
         except Exception as error:
-            what = f"pipeline {self.pipeline.name!r} cannot be built"
-            raise raised(error, self.path, "PIPELINE_RAISED", what) from error
+            raise self.pipeline.cannot_be_built(error) from error
         query = writer.start()
         self.started = time.monotonic()
         self.parent.tell(

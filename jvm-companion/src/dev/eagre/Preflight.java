@@ -29,18 +29,20 @@ import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Cast$;
-import org.apache.spark.sql.catalyst.expressions.Coalesce;
 import org.apache.spark.sql.catalyst.expressions.DivModLike;
 import org.apache.spark.sql.catalyst.expressions.ElementAt;
 import org.apache.spark.sql.catalyst.expressions.EvalMode$;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetArrayItem;
 import org.apache.spark.sql.catalyst.expressions.If;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Deduplicate;
+import org.apache.spark.sql.catalyst.plans.logical.Distinct;
 import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -73,6 +75,17 @@ import org.apache.spark.sql.functions;
 import org.apache.spark.sql.streaming.DataStreamWriter;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.Trigger;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.FractionalType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.NumericType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.TimestampType;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
@@ -86,6 +99,7 @@ import scala.runtime.AbstractPartialFunction;
  */
 public final class Preflight {
     private static final TreeNodeTag<String> LINE = new TreeNodeTag<>("eagre.line");
+    private static final TreeNodeTag<String> SAMPLED = new TreeNodeTag<>("eagre.sampled");
     private static final int SHOWN = 160;
 
     private Preflight() {}
@@ -216,6 +230,7 @@ public final class Preflight {
         private final SparkSession session;
         private final List<Map<String, Object>> refusals = new ArrayList<>();
         private final List<Map<String, Object>> sources = new ArrayList<>();
+        private String unplanned = "";
 
         Planning(Write write, long epochMs, int partitions) {
             this.write = write;
@@ -241,17 +256,38 @@ public final class Preflight {
             facts.put("logical", logical());
             facts.put("expressions", expressions());
             facts.put("operators", write.realTime() ? operators() : List.of());
+            if (!write.realTime()) {
+                name(analyzed);
+            }
             facts.put("sources", sources);
             facts.put("refusals", refusals);
+            facts.put("unplanned", unplanned);
+        }
+
+        /** Names the sources of a query that is not planned. */
+        private void name(LogicalPlan plan) {
+            for (LogicalPlan node : nodes(plan)) {
+                if (node instanceof StreamingRelationV2 source) {
+                    source(source.sourceName(), source.extraOptions().asCaseSensitiveMap(), true,
+                            false, source.table().getClass().getName());
+                }
+            }
         }
 
         private void refusing(Runnable check) {
             try {
                 check.run();
-            } catch (RuntimeException | AssertionError error) {
+            } catch (Exception | AssertionError error) {  // Scala's checked ones are not declared
+                refused(error);
+            }
+        }
+
+        /** What is no error of Spark's own is our planning's fault, and no reason to refuse. */
+        private void refused(Throwable error) {
+            if (error instanceof SparkThrowable) {
                 refusals.add(refusal(error));
-            } catch (Exception error) {  // Scala throws checked exceptions without saying so
-                refusals.add(refusal(error));
+            } else {
+                unplanned = error.getClass().getSimpleName() + ": " + error.getMessage();
             }
         }
 
@@ -286,6 +322,8 @@ public final class Preflight {
             } else if (node instanceof Deduplicate d) {
                 one.put("keys", texts(list(d.keys())));
                 one.put("bounded", anyEventTime(d.keys()));
+            } else if (node instanceof Distinct d) {
+                one.put("bounded", anyEventTime(d.child().output()));
             } else if (node instanceof EventTimeWatermark w) {
                 one.put("delay_ms", w.delay().microseconds / 1000 + w.delay().days * 86_400_000L);
             } else if (node instanceof TransformWithState t) {
@@ -303,8 +341,7 @@ public final class Preflight {
 
         private static boolean marked(scala.collection.Seq<? extends Expression> keys, String key) {
             return list(keys).stream()
-                    .flatMap(e -> Preflight.<Attribute>list(e.references().toSeq()).stream())
-                    .anyMatch(a -> a.metadata().contains(key));
+                    .anyMatch(e -> e instanceof NamedExpression n && n.metadata().contains(key));
         }
 
         private List<Map<String, Object>> expressions() {
@@ -322,7 +359,7 @@ public final class Preflight {
         /** Notes the expressions that rules ask for; what stands under a condition is guarded. */
         private void collect(
                 Expression e, boolean guarded, LogicalPlan node, List<Map<String, Object>> told) {
-            String kind = kind(e, guarded);
+            String kind = kind(e, guarded, node);
             if (kind != null) {
                 Map<String, Object> one = new LinkedHashMap<>();
                 one.put("kind", kind);
@@ -331,14 +368,14 @@ public final class Preflight {
                 one.put("type", e.dataType().simpleString());
                 told.add(one);
             }
-            boolean inside = guarded || e instanceof CaseWhen || e instanceof If
-                    || e instanceof Coalesce;
-            for (Expression child : list(e.children())) {
-                collect(child, inside, node, told);
+            boolean branches = e instanceof CaseWhen || e instanceof If;
+            List<Expression> children = list(e.children());
+            for (int i = 0; i < children.size(); i++) {
+                collect(children.get(i), guarded || branches && i > 0, node, told);
             }
         }
 
-        private static String kind(Expression e, boolean guarded) {
+        private static String kind(Expression e, boolean guarded, LogicalPlan node) {
             String name = e.getClass().getSimpleName();
             if (e instanceof PythonFuncExpression) {
                 return "python";
@@ -355,7 +392,8 @@ public final class Preflight {
             }
             if (e instanceof DivModLike && e instanceof BinaryArithmetic division) {
                 boolean ansi = division.evalMode().equals(EvalMode$.MODULE$.ANSI());
-                return ansi && !safe(division.right()) ? "division" : null;
+                boolean harmless = safe(division.right()) || filtered(division.right(), node);
+                return ansi && !harmless ? "division" : null;
             }
             boolean index = e instanceof GetArrayItem item && item.failOnError()
                     || e instanceof ElementAt at && at.failOnError();
@@ -363,10 +401,27 @@ public final class Preflight {
         }
 
         private static boolean fails(Cast cast) {
+            DataType from = cast.child().dataType();
+            DataType to = cast.dataType();
+            boolean number = from instanceof NumericType || from instanceof BooleanType;
+            boolean never = to instanceof StringType
+                    || from instanceof TimestampType
+                            && (to instanceof DateType || to instanceof LongType)
+                    || number && (to instanceof FractionalType && !(to instanceof DecimalType)
+                            || to instanceof BooleanType)
+                    || from instanceof BooleanType
+                    || Cast$.MODULE$.canUpCast(from, to);
             return cast.evalMode().equals(EvalMode$.MODULE$.ANSI())
                     && !cast.child().foldable()
-                    && !cast.dataType().simpleString().equals("string")
-                    && !Cast$.MODULE$.canUpCast(cast.child().dataType(), cast.dataType());
+                    && !never;
+        }
+
+        /** Whether a filter below tests the divisor. */
+        private static boolean filtered(Expression divisor, LogicalPlan node) {
+            return nodes(node).stream()
+                    .filter(below -> below instanceof Filter)
+                    .anyMatch(below -> divisor.references().nonEmpty() && divisor.references()
+                            .subsetOf(((Filter) below).condition().references()));
         }
 
         /** A divisor that is a number other than zero, or that was turned into null. */
@@ -374,8 +429,12 @@ public final class Preflight {
             if (divisor.toString().toLowerCase(java.util.Locale.ROOT).contains("nullif(")) {
                 return true;
             }
-            Object value = divisor.foldable() ? divisor.eval(null) : null;
-            return value != null && Double.parseDouble(value.toString()) != 0;
+            try {
+                Object value = divisor.foldable() ? divisor.eval(null) : null;
+                return value != null && Double.parseDouble(value.toString()) != 0;
+            } catch (RuntimeException unknown) {
+                return false;
+            }
         }
 
         private static String line(Expression e, LogicalPlan node) {
@@ -523,7 +582,9 @@ public final class Preflight {
             List<Map<String, Object>> told = new ArrayList<>();
             for (LogicalPlan node : nodes(read())) {
                 List<Expression> keys = keys(node);
-                if (!keys.isEmpty()) {
+                boolean streams = nodes(node).stream()
+                        .anyMatch(below -> below.getTagValue(SAMPLED).isDefined());
+                if (!keys.isEmpty() && streams) {
                     told.add(count(node.children().head(), keys));
                 }
             }
@@ -595,13 +656,32 @@ public final class Preflight {
                 columns.add(new Alias(found, wanted.name(), wanted.exprId(), wanted.qualifier(),
                         Option.empty(), Alias$.MODULE$.$lessinit$greater$default$6(found, "")));
             }
-            return new Project(CollectionConverters.asScala(columns).toSeq(), read);
+            var sampled = new Project(CollectionConverters.asScala(columns).toSeq(), read);
+            sampled.setTagValue(SAMPLED, "");
+            return sampled;
         }
     }
 
     private static String shortened(Expression e) {
-        String text = e.toString().replaceAll("#\\d+L?", "");
+        String text = hidden(e).toString().replaceAll("#\\d+L?", "");
         return text.length() <= SHOWN ? text : text.substring(0, SHOWN) + "…";
+    }
+
+    /** The same expression without the texts in it: one of them may be a key or a password. */
+    private static Expression hidden(Expression e) {
+        return e.transform(new AbstractPartialFunction<Expression, Expression>() {
+            @Override
+            public boolean isDefinedAt(Expression part) {
+                return part instanceof Literal literal
+                        && (literal.dataType() instanceof StringType
+                                || literal.dataType() instanceof BinaryType);
+            }
+
+            @Override
+            public Expression apply(Expression part) {
+                return Literal.create("…", DataTypes.StringType);
+            }
+        });
     }
 
     private static List<String> texts(List<? extends Expression> expressions) {

@@ -27,7 +27,7 @@ def checkpoint_missing(facts: Facts) -> Iterator[Found]:
 
     `eagre run` keeps it in `.eagre/checkpoints/PIPELINE` unless `--checkpoint DIR` says otherwise.
     """
-    own = facts.plan.format in ("console", "memory", "foreach", "noop")
+    own = facts.plan.format in ("console", "memory", "foreach", "foreachBatch", "noop")
     default = "spark.sql.streaming.checkpointLocation" in facts.settings
     if facts.checkpoint is None and not own and not default:
         yield Found(
@@ -44,16 +44,16 @@ def checkpoint_missing(facts: Facts) -> Iterator[Found]:
     "STREAMING_REAL_TIME_MODE.CHECKPOINT_FORMAT_V1_NOT_SUPPORTED",
 )
 def checkpoint_format(facts: Facts) -> Iterator[Found]:
-    """Real time needs state checkpoints of format 2; this one was made with format 1.
+    """Real time needs checkpoints of format 2; this one was made with format 1.
 
     Format 1 could lose rows when an epoch is repeated. A query that ran in micro-batches with
     Spark's defaults starts afresh: reset the checkpoint and say `--from` where to begin. Eagre's
     profile writes format 2 in both modes, so that it need not happen again.
     """
-    if facts.checkpoint and facts.checkpoint.state_version == 1:
+    if facts.checkpoint and facts.checkpoint.commit_version == 1:
         yield Found(
             "checkpoint",
-            f"the state in {facts.checkpoint.path} is of format 1.",
+            f"the checkpoint {facts.checkpoint.path} is of format 1.",
             "start afresh: `eagre checkpoint reset`, and --from where to begin.",
         )
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from eagre.config import interval_ms
+from eagre.errors import SettingsError
+from eagre.preflight.facts import number
 from eagre.preflight.finding import Found, rule
-from eagre.profile import COLLECTOR
+from eagre.profile import COLLECTOR, java_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +41,7 @@ def epoch_short(facts: Facts) -> Iterator[Found]:
     stands still for a moment. `spark.sql.streaming.realTimeMode.minBatchDuration` lowers the
     minimum for tests.
     """
-    least = _ms(facts.setting(MINIMUM_EPOCH, str(MINIMUM_EPOCH_MS)))
+    least = _ms(facts.setting(MINIMUM_EPOCH, ""), MINIMUM_EPOCH_MS)
     if 0 < facts.plan.every_ms < least:
         yield Found(
             "trigger",
@@ -74,7 +78,7 @@ def buffer_wait(facts: Facts) -> Iterator[Found]:
     Measured at 2,000 rows per second: a median of 34 ms with 50, of 8 ms with 1. Eagre's profile
     sets 1.
     """
-    waits = int(_ms(facts.setting(BUFFER_WAIT, str(BUFFER_WAIT_DEFAULT))))
+    waits = _ms(facts.setting(BUFFER_WAIT, ""), BUFFER_WAIT_DEFAULT)
     if facts.plan.exchanges and waits > BUFFER_WAIT_MS:
         yield Found(
             BUFFER_WAIT,
@@ -96,7 +100,7 @@ def linger(facts: Facts) -> Iterator[Found]:
         return
     version = str(facts.plan.jvm["kafka_clients"]).split(".")[0]
     unset = 5 if version.isdigit() and int(version) >= NEW_CLIENTS else 0
-    waits = int(facts.plan.option("kafka.linger.ms") or unset)
+    waits = number(facts.plan.option("kafka.linger.ms"), unset)
     if waits > LINGER_MS:
         yield Found(
             "option kafka.linger.ms",
@@ -115,9 +119,8 @@ def fetch_wait(facts: Facts) -> Iterator[Found]:
     answer goes out with the first record, and the wait does not matter.
     """
     for source in facts.plan.sources:
-        options = {key.lower(): value for key, value in source.options.items()}
-        least = int(options.get("kafka.fetch.min.bytes", 1))
-        longest = int(options.get("kafka.fetch.max.wait.ms", 500))
+        least = number(source.option("kafka.fetch.min.bytes"), 1)
+        longest = number(source.option("kafka.fetch.max.wait.ms"), 500)
         if least > 1 and longest > BUFFER_WAIT_MS:
             yield Found(
                 "option kafka.fetch.min.bytes",
@@ -160,11 +163,13 @@ def collector(facts: Facts) -> Iterator[Found]:
     quickest; Eagre sets it unless your own options name another.
     """
     if "Copy" in facts.plan.jvm["collectors"]:
+        own = re.sub(r"-XX:\+Use\w+GC", "", facts.setting(COLLECTOR.key, "")).strip()
+        better = f"{java_options(int(facts.plan.jvm['heap_mb']))} {own}".strip()
         yield Found(
             COLLECTOR.key,
             "the driver runs the serial collector.",
-            f"set {COLLECTOR.value}.",
-            settings={COLLECTOR.key: COLLECTOR.value},
+            f"set {better}.",
+            settings={COLLECTOR.key: better},
         )
 
 
@@ -202,8 +207,9 @@ def adaptive(facts: Facts) -> Iterator[Found]:
         )
 
 
-def _ms(text: str) -> int:
+def _ms(text: str, default: int) -> int:
     """Read a setting that Spark takes with or without a unit."""
-    from eagre.config import interval_ms
-
-    return int(text) if text.isdigit() else interval_ms(text)
+    try:
+        return int(text) if text.isdigit() else interval_ms(text)
+    except SettingsError:
+        return default

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from eagre.preflight.finding import Found, rule
+from eagre.preflight.facts import number
+from eagre.preflight.finding import RULES, Found, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +41,21 @@ def continuous_trigger(facts: Facts) -> Iterator[Found]:
 
     What was read once is read again from the last committed epoch, as before.
     """
-    if facts.plan.trigger == "continuous":
-        yield Found(
-            'trigger(continuous="...")',
-            "the query runs in the old continuous mode.",
-            'use .outputMode("update").trigger(realTime="1 minute") and a fresh checkpoint.',
-        )
+    if facts.plan.trigger != "continuous":
+        return
+    there = replace(facts, mode="real-time")
+    ahead = {
+        finding.id
+        for rule_ in RULES.values()
+        if rule_.real_time_only and rule_.level == "error"
+        for finding in rule_.check(there)
+    } - {"OUTPUT_MODE"}
+    also = f" Before that: {', '.join(sorted(ahead))}." if ahead else ""
+    yield Found(
+        'trigger(continuous="...")',
+        "the query runs in the old continuous mode.",
+        'use .outputMode("update").trigger(realTime="1 minute") and a fresh checkpoint.' + also,
+    )
 
 
 @rule("SPECULATION", "warning", "A second copy of a task writes every row once more.")
@@ -95,7 +106,7 @@ def task_retries(facts: Facts) -> Iterator[Found]:
     With one try the failure is seen and the supervisor restarts the query. With shuffles Spark
     never retries.
     """
-    tries = int(facts.setting("spark.task.maxFailures", "4"))
+    tries = number(facts.setting("spark.task.maxFailures", "4"), 4)
     if facts.slots is None and not facts.plan.exchanges and tries > 1:
         yield Found(
             "spark.task.maxFailures",
@@ -118,8 +129,11 @@ def secret_in_settings(facts: Facts) -> Iterator[Found]:
     Credentials for Kafka belong into reader and writer options, those of stores into files or
     environment variables that the process reads by itself. The value is not shown here either.
     """
-    for key in sorted(facts.settings):
-        if SECRET.search(key) and not HARMLESS.search(key) and facts.settings[key]:
+    options = " ".join(v for k, v in facts.settings.items() if k.endswith("extraJavaOptions"))
+    properties = dict.fromkeys(re.findall(r"-D([\w.]+)=\S", options), "stated")
+    stated = {**facts.settings, **properties}
+    for key in sorted(stated):
+        if SECRET.search(key) and not HARMLESS.search(key) and stated[key]:
             yield Found(
                 key,
                 f"the setting {key} looks like a secret, and settings stand on a command line.",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eagre.preflight.facts import number
 from eagre.preflight.finding import Found, rule
+from eagre.sources import refused_in_real_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,17 +17,9 @@ if TYPE_CHECKING:
 ALLOWLIST = "STREAMING_REAL_TIME_MODE.OPERATOR_OR_SINK_NOT_IN_ALLOWLIST"
 REFUSED = "Spark refuses the query at its start."
 
-SINKS = ("kafka", "console", "memory", "foreach")
-FILES = ("parquet", "delta", "iceberg", "hudi", "orc", "json", "csv", "text", "avro", "")
-"""Sinks that only append; a table has no format of its own."""
-
-REFUSED_OPTIONS = (
-    "minPartitions",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "endingTimestamp",
-)
+SINKS = ("kafka", "console", "foreach")
+FILES = ("parquet", "delta", "iceberg", "hudi", "orc", "json", "csv", "text", "avro")
+"""Sinks that only append, in whole files."""
 
 PYTHON_UDF = ("BatchEvalPythonExec", "ArrowEvalPythonExec")
 PYTHON_MAPS = (
@@ -118,8 +112,8 @@ def append_only_sink(facts: Facts) -> Iterator[Found]:
     kind = facts.plan.format.lower()
     if kind in FILES:
         yield Found(
-            f"sink {kind or 'table'}",
-            f"a {kind or 'lake'} table is appended to in whole files, and real time writes rows.",
+            f"sink {kind}",
+            f"a {kind} table is appended to in whole files, and real time writes rows.",
             "write to Kafka in real time, and copy that topic into the table with a micro-batch "
             "query beside it.",
         )
@@ -127,7 +121,7 @@ def append_only_sink(facts: Facts) -> Iterator[Found]:
 
 @rule("SINK", "error", REFUSED, ALLOWLIST)
 def sink(facts: Facts) -> Iterator[Found]:
-    """Real-Time Mode writes to Kafka, to a JVM `ForeachWriter`, to the console and to memory.
+    """Real-Time Mode writes to Kafka, to a JVM `ForeachWriter` and to the console.
 
     For any other sink write to Kafka, and let a micro-batch query or a connector carry the records
     on.
@@ -157,7 +151,7 @@ def python_foreach(facts: Facts) -> Iterator[Found]:
         )
 
 
-@rule("SINK_COLUMNS", "error", "Spark refuses the query, or each row of it.")
+@rule("SINK_COLUMNS", "error", "Spark refuses the query, or each row of it.", real_time_only=False)
 def sink_columns(facts: Facts) -> Iterator[Found]:
     """Spark's Kafka sink writes the column `value`, and `key`, `headers`, `topic` where they are.
 
@@ -489,7 +483,7 @@ EXPLAINED = (
     "'correctness' issue",
     "Sorting is not supported",
 )
-"""Refusals that another rule tells better."""
+"""Refusals that another rule tells better in real time."""
 
 
 @rule("REFUSED", "error", REFUSED, real_time_only=False)
@@ -501,7 +495,8 @@ def refused(facts: Facts) -> Iterator[Found]:
     """
     for refusal in facts.plan.refusals:
         text = f"{refusal.error_class} {refusal.message}"
-        if not any(known in text for known in EXPLAINED):
+        elsewhere = facts.mode == "real-time" and any(known in text for known in EXPLAINED)
+        if not elsewhere:
             yield Found(
                 refusal.error_class or "the query",
                 refusal.message.strip() or "Spark cannot plan this query.",
@@ -522,13 +517,12 @@ def option_refused(facts: Facts) -> Iterator[Found]:
     """
     for one in facts.plan.sources:
         for stated in one.options:
-            for name in REFUSED_OPTIONS:
-                if stated.lower() == name.lower():
-                    yield Found(
-                        f"option {name}",
-                        f"the source has {name}={one.options[stated]}, which real time refuses.",
-                        "take the option out.",
-                    )
+            if refused_in_real_time(stated):
+                yield Found(
+                    f"option {stated}",
+                    f"the source has {stated}={one.options[stated]}, which real time refuses.",
+                    "take the option out.",
+                )
 
 
 @rule("OPTION_LEFT_OUT", "advice", "Nothing: Eagre leaves the option out in real time.")
@@ -578,7 +572,10 @@ def setting_refused(facts: Facts) -> Iterator[Found]:
     micro-batches too, so that one checkpoint serves both modes.
     """
     needed: dict[str, tuple[str, Callable[[str], bool]]] = {
-        "spark.sql.streaming.stateStore.checkpointFormatVersion": ("2", lambda v: int(v) >= 2),  # noqa: PLR2004
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": (
+            "2",
+            lambda v: number(v, 2) > 1,
+        ),
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
             lambda v: v.endswith("RocksDBStateStoreProvider"),
@@ -605,7 +602,7 @@ def async_interval(facts: Facts) -> Iterator[Found]:
     """Asynchronous progress in real time writes every epoch; an interval of its own is refused."""
     name = "asyncProgressTrackingCheckpointIntervalMs"
     stateful = any(node.detail.get("stateful") for node in facts.plan.logical)
-    if not stateful and int(facts.plan.option(name) or 0) > 0:
+    if not stateful and number(facts.plan.option(name), 0) > 0:
         yield Found(
             f"option {name}",
             f"{name} is {facts.plan.option(name)} and must be 0 in real time.",

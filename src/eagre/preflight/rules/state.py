@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eagre.preflight.facts import number
 from eagre.preflight.finding import Found, rule
 from eagre.preflight.rules.slots import SHUFFLE_PARTITIONS
 
@@ -106,14 +107,14 @@ def state_partitions(facts: Facts) -> Iterator[Found]:
     """
     known = facts.checkpoint
     stated = facts.settings.get(SHUFFLE_PARTITIONS)
-    if not known or not known.state_version or not stated:
+    if not known or not stated:
         return
-    if known.shuffle_partitions and known.shuffle_partitions != int(stated):
+    if known.shuffle_partitions and known.shuffle_partitions != number(stated, 0):
         yield Found(
             SHUFFLE_PARTITIONS,
             f"the checkpoint has {known.shuffle_partitions} shuffle partitions and the session "
             f"{stated}.",
             "set the checkpoint's number, or start afresh with `eagre checkpoint reset`.",
-            numbers={"checkpoint": known.shuffle_partitions, "session": int(stated)},
+            numbers={"checkpoint": known.shuffle_partitions, "session": number(stated, 0)},
             settings={SHUFFLE_PARTITIONS: str(known.shuffle_partitions)},
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eagre.preflight.facts import number
 from eagre.preflight.finding import Found, rule
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from eagre.preflight.facts import Facts
 
 RETENTION_EPOCHS = 3
+PRODUCER_BYTES = 1_048_576
+"""What a producer sends at most by default."""
 
 
 @rule(
@@ -70,8 +73,7 @@ def data_loss_option(facts: Facts) -> Iterator[Found]:
     It neither skips what is gone nor fails. Keep retention well above the longest standstill.
     """
     for one in facts.plan.sources:
-        stated = {key.lower(): value.lower() for key, value in one.options.items()}
-        if stated.get("failondataloss") == "false":
+        if (one.option("failOnDataLoss") or "").lower() == "false":
             yield Found(
                 "option failOnDataLoss",
                 "failOnDataLoss=false is not honoured in real time.",
@@ -94,7 +96,7 @@ def retention_short(facts: Facts) -> Iterator[Found]:
         topic = facts.topics.get(name)
         if topic is None or "delete" not in topic.settings.get("cleanup.policy", "delete"):
             continue
-        kept = int(topic.settings.get("retention.ms", -1))
+        kept = number(topic.settings.get("retention.ms"), -1)
         if 0 <= kept < RETENTION_EPOCHS * facts.plan.every_ms:
             yield Found(
                 f"topic {name}",
@@ -129,10 +131,10 @@ def message_size(facts: Facts) -> Iterator[Found]:
     The broker then refuses the record (`MESSAGE_TOO_LARGE`), the task fails, and the restart sends
     it again. Raise `max.message.bytes` of the topic, or lower `kafka.max.request.size`.
     """
-    stated = int(facts.plan.option("kafka.max.request.size") or 0)
+    stated = number(facts.plan.option("kafka.max.request.size"), PRODUCER_BYTES)
     for name in facts.sink_topics:
         topic = facts.topics.get(name)
-        limit = int(topic.settings.get("max.message.bytes", 0)) if topic else 0
+        limit = number(topic.settings.get("max.message.bytes"), 0) if topic else 0
         if limit and stated > limit:
             yield Found(
                 f"topic {name}",
