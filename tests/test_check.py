@@ -452,6 +452,18 @@ def outcome_of_second(writer):
     return True
 
 
+def test_a_first_commit_that_was_cut_short_stops_every_start(ground, topic):
+    writer = query(ground, topic)
+    left = ground.made[-1] / "commits" / ".0.5d1c.tmp"
+    left.parent.mkdir(parents=True)
+    left.write_text("v2")
+    assert "CHECKPOINT_UNFINISHED" in eg.check(writer).ids("error")
+    assert "CHECKPOINT_LOCATION_NOT_EMPTY" in outcome(ground.spark, writer)
+    assert Checkpoint(ground.made[-1]).clear_unfinished() == 1
+    assert "CHECKPOINT_UNFINISHED" not in ids(writer)
+    assert outcome(ground.spark, writer) == ""
+
+
 def test_a_checkpoint_in_use_is_refused(ground, topic):
     writer = query(ground, topic, trigger={"realTime": "1 minute"})
     assert "CHECKPOINT_IN_USE" not in ids(writer)

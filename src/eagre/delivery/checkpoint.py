@@ -104,6 +104,21 @@ class Checkpoint:
         batch = max((int(p.name) for p in self._log("commits")), default=-1)
         return batch, self._batch_offsets(batch) if batch >= 0 else {}
 
+    def unfinished(self) -> list[Path]:
+        """Files that a kill in the middle of the very first commit left behind.
+
+        Spark refuses to begin over them, for ever: a log must be empty before its first entry.
+        """
+        folders = [self.path / name for name in ("offsets", "commits") if not self._log(name)]
+        return [file for folder in folders if folder.exists() for file in folder.iterdir()]
+
+    def clear_unfinished(self) -> int:
+        """Remove them; nothing was committed, so nothing is lost."""
+        files = self.unfinished()
+        for file in files:
+            file.unlink()
+        return len(files)
+
     @property
     def stateful(self) -> bool:
         """Whether it holds state."""

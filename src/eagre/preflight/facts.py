@@ -45,6 +45,7 @@ class CheckpointFacts:
     settings: Mapping[str, str] = field(default_factory=dict)
     commit_version: int = 0
     stateful: bool = False
+    unfinished: int = 0
 
     @property
     def shuffle_partitions(self) -> int:
@@ -203,6 +204,7 @@ def see_checkpoint(location: str | None) -> tuple[CheckpointFacts | None, list[s
             settings=checkpoint.settings(),
             commit_version=checkpoint.commit_version(),
             stateful=checkpoint.stateful,
+            unfinished=len(checkpoint.unfinished()),
         ), []
     except (CheckpointError, OSError) as error:
         return facts, [f"the checkpoint was not read: {error}"]

@@ -119,6 +119,8 @@ def run(spec: RunSpec, parent: Parent) -> None:
     checkpoint = Checkpoint(folder)
     if parent.draining.is_set():
         return
+    if checkpoint.clear_unfinished():
+        parent.say("the first commit was cut short by a kill: its leftovers were removed")
     if spec.check:
         parent.tell("phase", text="checking the plan")
         _require_sound(spark, pipeline, spec, brokers, str(checkpoint.path), parent)

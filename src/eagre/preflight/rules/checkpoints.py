@@ -59,6 +59,28 @@ def checkpoint_format(facts: Facts) -> Iterator[Found]:
 
 
 @rule(
+    "CHECKPOINT_UNFINISHED",
+    "error",
+    "Spark refuses every start on this checkpoint.",
+    "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
+)
+def checkpoint_unfinished(facts: Facts) -> Iterator[Found]:
+    """A kill in the middle of the very first commit left a temporary file in the checkpoint.
+
+    Spark wants its logs empty before their first entry and refuses to start, for ever. Nothing was
+    committed, so the files can go; `eagre run` removes them by itself.
+    """
+    known = facts.checkpoint
+    if known and known.unfinished:
+        yield Found(
+            "checkpoint",
+            f"the first commit in {known.path} was cut short: {known.unfinished} files are left.",
+            "remove what is in its folders offsets and commits.",
+            numbers={"files": known.unfinished},
+        )
+
+
+@rule(
     "CHECKPOINT_VOLATILE",
     "warning",
     "Progress and state are gone after a restart of the machine; the query begins anew.",
