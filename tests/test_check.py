@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+import uuid
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -457,6 +458,7 @@ def test_a_first_commit_that_was_cut_short_stops_every_start(ground, topic):
     left = ground.made[-1] / "commits" / ".0.5d1c.tmp"
     left.parent.mkdir(parents=True)
     left.write_text("v2")
+    (ground.made[-1] / "metadata").write_text(f'{{"id":"{uuid.uuid4()}"}}')
     assert "CHECKPOINT_UNFINISHED" in eg.check(writer).ids("error")
     assert "CHECKPOINT_LOCATION_NOT_EMPTY" in outcome(ground.spark, writer)
     assert Checkpoint(ground.made[-1]).clear_unfinished() == 1

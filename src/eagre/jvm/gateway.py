@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagre.errors import JvmError
@@ -101,6 +102,14 @@ def _processors(spark: SparkSession) -> int:
     """The cores that the JVM counts: in a container fewer than the machine's."""
     jvm = spark._jvm  # noqa: SLF001
     return int(jvm.java.lang.Runtime.getRuntime().availableProcessors())  # type: ignore[union-attr]
+
+
+def library_folders() -> tuple[str, ...]:
+    """Where PySpark and py4j lie: their frames are not the user's."""
+    import py4j
+    import pyspark
+
+    return tuple(str(Path(str(library.__file__)).parent) for library in (pyspark, py4j))
 
 
 def reason(error: BaseException) -> str:

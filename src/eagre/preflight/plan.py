@@ -163,12 +163,7 @@ def lines(spark: SparkSession) -> Iterator[None]:
 
 def _caller() -> str:
     """The nearest line that is neither ours nor PySpark's."""
-    import py4j
-    import pyspark
-
-    import eagre
-
-    packages = tuple(str(Path(str(p.__file__)).parent) for p in (eagre, pyspark, py4j))
+    packages = (str(Path(__file__).parents[1]), *gateway.library_folders())
     frame = sys._getframe(2)  # noqa: SLF001
     while frame:
         name = frame.f_code.co_filename

@@ -28,7 +28,7 @@ the same first and refuses on errors; `--no-check` insists.
 In Python, for a pipeline or for a plain PySpark write up to and without `start()`:
 
 ```python
-report = eg.check(pipeline)             # or eg.check(df.writeStream.format("kafka")...)
+report = eg.check(pipeline)  # or eg.check(df.writeStream.format("kafka")...)
 report.ok, [finding.id for finding in report.findings]
 ```
 

@@ -247,12 +247,16 @@ public final class Preflight {
         }
 
         void describe(Map<String, Object> facts) {
-            if (write.realTime()) {
-                refusing(() -> UnsupportedOperationChecker$.MODULE$
-                        .checkAdditionalRealTimeModeConstraints(analyzed, write.mode));
+            var checker = UnsupportedOperationChecker$.MODULE$;
+            if (write.trigger instanceof ContinuousTrigger) {
+                refusing(() -> checker.checkForContinuous(analyzed, write.mode));
+            } else {
+                if (write.trigger instanceof RealTimeTrigger) {
+                    refusing(() -> checker.checkAdditionalRealTimeModeConstraints(
+                            analyzed, write.mode));
+                }
+                refusing(() -> checker.checkForStreaming(analyzed, write.mode));
             }
-            refusing(() -> UnsupportedOperationChecker$.MODULE$
-                    .checkForStreaming(analyzed, write.mode));
             facts.put("logical", logical());
             facts.put("expressions", expressions());
             facts.put("operators", write.realTime() ? operators() : List.of());

@@ -495,7 +495,8 @@ def refused(facts: Facts) -> Iterator[Found]:
     """
     for refusal in facts.plan.refusals:
         text = f"{refusal.error_class} {refusal.message}"
-        elsewhere = facts.mode == "real-time" and any(known in text for known in EXPLAINED)
+        told = facts.mode in ("real-time", "continuous")
+        elsewhere = told and any(known in text for known in EXPLAINED)
         if not elsewhere:
             yield Found(
                 refusal.error_class or "the query",
