@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.UUID;
+import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.Column;
@@ -477,22 +478,14 @@ public final class Preflight {
         /** Puts sources in their places, as MicroBatchExecution does, and never asks them anything. */
         private LogicalPlan wired(Path scratch) {
             Set<StreamingRelationV2> seen = new HashSet<>();
-            return analyzed.transform(new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
-                @Override
-                public boolean isDefinedAt(LogicalPlan node) {
-                    return node instanceof StreamingRelationV2 || node instanceof StreamingRelation;
+            return swapped(analyzed, node -> {
+                if (node instanceof StreamingRelationV2 source) {
+                    boolean again = !seen.add(source);
+                    return scan(source, scratch.resolve("source-" + seen.size()), again);
                 }
-
-                @Override
-                public LogicalPlan apply(LogicalPlan node) {
-                    if (node instanceof StreamingRelationV2 source) {
-                        boolean again = !seen.add(source);
-                        return scan(source, scratch.resolve("source-" + seen.size()), again);
-                    }
-                    StreamingRelation old = (StreamingRelation) node;
-                    source(old.sourceName(), Map.of(), false, false, old.getClass().getName());
-                    return empty(node);
-                }
+                StreamingRelation old = (StreamingRelation) node;
+                source(old.sourceName(), Map.of(), false, false, old.getClass().getName());
+                return empty(node);
             });
         }
 
@@ -622,19 +615,11 @@ public final class Preflight {
         }
 
         private LogicalPlan read() {
-            return analyzed.transform(new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
-                @Override
-                public boolean isDefinedAt(LogicalPlan node) {
-                    return node instanceof StreamingRelationV2 || node instanceof StreamingRelation;
-                }
-
-                @Override
-                public LogicalPlan apply(LogicalPlan node) {
-                    JsonNode range = ranges.path(sources++);
-                    return node instanceof StreamingRelationV2 source && range.has("begin")
-                            ? batch(source, range)
-                            : node;
-                }
+            return swapped(analyzed, node -> {
+                JsonNode range = ranges.path(sources++);
+                return node instanceof StreamingRelationV2 source && range.has("begin")
+                        ? batch(source, range)
+                        : node;
             });
         }
 
@@ -664,6 +649,21 @@ public final class Preflight {
             sampled.setTagValue(SAMPLED, "");
             return sampled;
         }
+    }
+
+    /** Puts something else in the place of each streaming source, from the top of the plan down. */
+    private static LogicalPlan swapped(LogicalPlan plan, UnaryOperator<LogicalPlan> swap) {
+        return plan.transform(new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
+            @Override
+            public boolean isDefinedAt(LogicalPlan node) {
+                return node instanceof StreamingRelationV2 || node instanceof StreamingRelation;
+            }
+
+            @Override
+            public LogicalPlan apply(LogicalPlan node) {
+                return swap.apply(node);
+            }
+        });
     }
 
     private static String shortened(Expression e) {
