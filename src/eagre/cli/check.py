@@ -337,9 +337,10 @@ def _show(report: Report) -> None:
     ]
     slots = "slots unknown"
     if report.terms:
-        needed = " + ".join(map(str, report.terms))
-        needed += f" = {sum(report.terms)}" if len(report.terms) > 1 else ""
-        slots = f"{needed} slots" + (f" of {report.slots}" if report.slots else "")
+        sum_ = " + ".join(map(str, report.terms))
+        needed = f"{sum_} = " if len(report.terms) > 1 else ""
+        slots = f"{needed}{counted(sum(report.terms), 'slot')}"
+        slots += f" of {report.slots}" if report.slots else ""
     click.echo(f"{report.name}: {', '.join(counts) or 'nothing found'} ({report.mode}, {slots})")
     for finding in report.findings:
         _show_finding(finding)

@@ -19,7 +19,7 @@ REAL_TIME_P99_MS = 50.0
 """The p99 that real time keeps on a machine with room, its boundaries apart (docs/bench.md)."""
 SCHEDULED_MS = 600_000.0
 """From here on a run every few minutes does, and costs nothing in between."""
-CPU_S_PER_MILLION = 260.0
+CPU_S_PER_MILLION = 200.0
 """CPU seconds for a million small records, in either mode (docs/bench.md)."""
 HEADROOM = 2.0
 """Cores kept free, so that a burst and a collector do not become the tail."""

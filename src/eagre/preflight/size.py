@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from eagre.config import counted
 from eagre.errors import SettingsError
 
 SLOTS_PER_CORE = 4
@@ -112,11 +113,12 @@ class Size:
     def lines(self) -> list[str]:
         """For people, with the arithmetic."""
         each = f"{self.slots} / {self.cores_per_executor} cores"
-        shared = f"{self.slots} / {SLOTS_PER_CORE} = {self.cores}"
+        executors = counted(self.executors, "executor")
+        shared = f"{self.slots} / {SLOTS_PER_CORE} = {counted(self.cores, 'busy core')}"
         told = [
             f"slots      {self.sum}",
-            f"cluster    {each} = {self.executors} executors, {self.executor_memory_mb:,} MB each",
-            f"local      --master local[{self.slots}]: {shared} busy cores, for most slots wait",
+            f"cluster    {each} = {executors}, {self.executor_memory_mb:,} MB each",
+            f"local      --master local[{self.slots}]: {shared}, for most slots wait",
         ]
         if self.keys:
             told.append(
