@@ -16,6 +16,7 @@ from eagre.config import counted, interval_ms, project_dir
 from eagre.errors import SettingsError
 from eagre.pipeline import MODES
 from eagre.runtime.app import App
+from eagre.runtime.spec import RunSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -304,10 +305,9 @@ def _options(
 ) -> dict[str, Any]:
     running = registry.serving(project_dir() / "broker")
     found = brokers or (running.address if pipeline.needs_brokers and running else None)
-    folder = options.get("checkpoint")
-    if folder and several:
-        options = {**options, "checkpoint": str(Path(folder) / pipeline.name)}
-    return {**options, "brokers": found}
+    spec = RunSpec(app="", checkpoint=options.get("checkpoint"))
+    folder = spec.checkpoint_folder(pipeline.name, several=several)
+    return {**options, "brokers": found, "checkpoint": str(folder)}
 
 
 @contextlib.contextmanager

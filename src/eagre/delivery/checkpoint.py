@@ -101,7 +101,7 @@ class Checkpoint:
         Raises:
             CheckpointError: Spark's logs cannot be read.
         """
-        batch = max((int(p.name) for p in self._log("commits")), default=-1)
+        batch = self._last_commit()
         return batch, self._batch_offsets(batch) if batch >= 0 else {}
 
     def unfinished(self) -> list[Path]:
@@ -126,7 +126,7 @@ class Checkpoint:
 
     def commit_version(self) -> int:
         """The format of its last commit, 2 or more as real time needs it; 0 before the first."""
-        batch = max((int(p.name) for p in self._log("commits")), default=-1)
+        batch = self._last_commit()
         if batch < 0:
             return 0
         first = (self.path / "commits" / str(batch)).read_text().split("\n", 1)[0]
@@ -134,7 +134,7 @@ class Checkpoint:
 
     def settings(self) -> dict[str, str]:
         """The Spark settings that its last commit was made with."""
-        return self._settings(self.committed()[0])
+        return self._settings(self._last_commit())
 
     def describe(self) -> dict[str, Any]:
         """Say what the checkpoint holds, for people and as JSON."""
@@ -206,6 +206,9 @@ class Checkpoint:
     def _log(self, name: str) -> list[Path]:
         folder = self.path / name
         return [p for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []
+
+    def _last_commit(self) -> int:
+        return max((int(p.name) for p in self._log("commits")), default=-1)
 
     def _batch_offsets(self, batch: int) -> Offsets:
         offsets: Offsets = {}

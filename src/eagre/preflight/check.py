@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from eagre.config import interval_ms
+from eagre.config import interval_ms, project_dir
 from eagre.errors import EagreError, SettingsError
 from eagre.jvm import gateway
 from eagre.pipeline import DEFAULT_EVERY, Pipeline
@@ -149,14 +149,14 @@ def _check_pipeline(  # noqa: PLR0913, PLR0917
     checkpoint: str | None,
     sample: bool,  # noqa: FBT001
 ) -> Report:
-    at = checkpoint or f".eagre/checkpoints/{pipeline.name}"
-    known = brokers or NO_BROKERS
+    at = checkpoint or str(project_dir() / "checkpoints" / pipeline.name)
+    unknown = NO_BROKERS if pipeline.needs_brokers else None
     try:
         with lines(spark):
             writer = pipeline.writer(
                 spark,
                 checkpoint=at,
-                brokers=brokers or (None if not pipeline.needs_brokers else known),
+                brokers=brokers or unknown,
                 mode=mode,
                 every=every,
             )
@@ -286,7 +286,7 @@ def _report(facts: Facts, name: str) -> Report:
         mode=facts.mode,
         findings=tuple(_once(ordered)),
         terms=tuple(terms) if terms else None,
-        shuffles=tuple(int(node.detail["partitions"]) for node in facts.plan.exchanges),
+        shuffles=facts.shuffles,
         slots=facts.slots,
         unseen=facts.unseen,
     )

@@ -120,8 +120,12 @@ class Facts:
         sources = [self.partitions_of(source) for source in self.plan.sources if source.real_time]
         if not sources or any(n is None for n in sources):
             return None
-        shuffles = [int(node.detail["partitions"]) for node in self.plan.exchanges]
-        return [sum(n for n in sources if n is not None), *shuffles]
+        return [sum(n for n in sources if n is not None), *self.shuffles]
+
+    @property
+    def shuffles(self) -> tuple[int, ...]:
+        """The partitions of each shuffle."""
+        return tuple(int(node.detail["partitions"]) for node in self.plan.exchanges)
 
 
 def number(text: object, default: int) -> int:

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
+def stated(options: Mapping[str, str], name: str) -> str | None:
+    """Give an option; Spark's names for them know no case.
+
+    >>> stated({"StartingOffsets": "latest"}, "startingOffsets")
+    'latest'
+    """
+    return {key.lower(): value for key, value in options.items()}.get(name.lower())
+
+
 @dataclass(frozen=True)
 class Node:
     """An operator of the logical or of the physical plan."""
@@ -44,8 +53,8 @@ class Source:
     options: Mapping[str, str] = field(repr=False)
 
     def option(self, name: str) -> str | None:
-        """Give an option; their names know no case."""
-        return {key.lower(): value for key, value in self.options.items()}.get(name.lower())
+        """Give an option of the source."""
+        return stated(self.options, name)
 
     @property
     def assigned(self) -> dict[str, list[int]]:
@@ -101,8 +110,8 @@ class Plan:
         return tuple(reversed(found))
 
     def option(self, name: str) -> str | None:
-        """Give an option of the sink; their names know no case."""
-        return {key.lower(): value for key, value in self.options.items()}.get(name.lower())
+        """Give an option of the sink."""
+        return stated(self.options, name)
 
     def of_kind(self, *names: str) -> list[Node]:
         """Give the logical operators of these kinds that handle streams."""

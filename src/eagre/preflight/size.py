@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eagre.config import counted
 from eagre.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SLOTS_PER_CORE = 4
 """Threads that mostly wait: how many of them one core carries at moderate rates."""
@@ -127,6 +130,15 @@ class Size:
                 f"{self.terms[-1]} partitions"
             )
         return told
+
+
+def added(terms: Sequence[int]) -> str:
+    """Write a sum as people do.
+
+    >>> added([8, 20]), added([8])
+    ('8 + 20 = 28', '8')
+    """
+    return " + ".join(map(str, terms)) + (f" = {sum(terms)}" if len(terms) > 1 else "")
 
 
 def keys_alive(keys: int, keys_per_second: float, ttl_ms: int) -> int:

@@ -289,20 +289,17 @@ public final class Preflight {
 
         /** What is no error of Spark's own is our planning's fault, and no reason to refuse. */
         private void refused(Throwable error) {
-            if (error instanceof SparkThrowable) {
-                refusals.add(refusal(error));
+            if (error instanceof SparkThrowable known) {
+                refusals.add(refusal(known.getCondition(), error.getMessage()));
             } else {
                 unplanned = error.getClass().getSimpleName() + ": " + error.getMessage();
             }
         }
 
-        private static Map<String, Object> refusal(Throwable error) {
-            String condition = error instanceof SparkThrowable known ? known.getCondition() : null;
-            String text = String.valueOf(error.getMessage());
-            Map<String, Object> told = new LinkedHashMap<>();
-            told.put("error_class", condition == null ? "" : condition);
-            told.put("message", text.lines().findFirst().orElse(""));
-            return told;
+        private static Map<String, Object> refusal(String condition, String message) {
+            return Map.of(
+                    "error_class", condition == null ? "" : condition,
+                    "message", String.valueOf(message).lines().findFirst().orElse(""));
         }
 
         private List<Map<String, Object>> logical() {

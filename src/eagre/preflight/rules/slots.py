@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from eagre.config import counted
 from eagre.preflight.finding import Found, rule
+from eagre.preflight.size import added
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,6 @@ def slots_too_few(facts: Facts) -> Iterator[Found]:
     if terms is None or facts.slots is None or sum(terms) <= facts.slots:
         return
     needed = sum(terms)
-    sum_ = " + ".join(map(str, terms)) + (f" = {needed}" if len(terms) > 1 else "")
     starving = len(terms) == 1
     outcome = (
         f"{counted(needed - facts.slots, 'partition')} would never be read, silently"
@@ -46,7 +46,7 @@ def slots_too_few(facts: Facts) -> Iterator[Found]:
     )
     yield Found(
         "task slots",
-        f"the query needs {sum_} slots and the session has {facts.slots}: {outcome}.",
+        f"the query needs {added(terms)} slots and the session has {facts.slots}: {outcome}.",
         f"run with --master local[{needed}] or more"
         + ("." if starving else f", or lower {SHUFFLE_PARTITIONS}."),
         line=facts.plan.exchanges[-1].line if facts.plan.exchanges else "",
