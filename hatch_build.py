@@ -1,8 +1,12 @@
-"""Builds the companion jar, so that every wheel and editable install holds it."""
+"""Builds the companion jar, so that every wheel and editable install holds it.
+
+The jar also holds the Python code of the bridge's workers: executors import it from there.
+"""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +18,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
 SOURCES = ROOT / "jvm-companion" / "src"
+WORKER = ROOT / "src" / "eagre" / "python" / "eagre_worker"
 JAR = ROOT / "src" / "eagre" / "jvm" / "lib" / "eagre-companion.jar"
 
 
@@ -36,6 +41,7 @@ def build() -> Path:
         classes = Path(scratch)
         compile_into(classes)
         (classes / "dev" / "eagre" / "version").write_text(package_version())
+        shutil.copytree(WORKER, classes / WORKER.name, ignore=shutil.ignore_patterns("__pycache__"))
         JAR.parent.mkdir(exist_ok=True)
         pack(classes, JAR)
     return JAR

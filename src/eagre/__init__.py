@@ -7,6 +7,7 @@ from eagre.broker import EmbeddedBroker
 from eagre.errors import EagreError
 from eagre.pipeline import Pipeline, pipeline
 from eagre.preflight import check
+from eagre.python import batch_udf, flat_map, udf
 from eagre.session import configure, session
 from eagre.sources import Kafka
 
@@ -18,8 +19,11 @@ __all__ = [
     "Kafka",
     "Pipeline",
     "__version__",
+    "batch_udf",
     "check",
     "configure",
+    "flat_map",
     "pipeline",
     "session",
+    "udf",
 ]

@@ -51,6 +51,23 @@ def spark_interval(text: str) -> str:
     return f"{interval_ms(text)} milliseconds"
 
 
+def megabytes(memory: str) -> int:
+    """Read a size as Spark writes it; without a unit it is in megabytes.
+
+    >>> megabytes("2g"), megabytes("512m"), megabytes("768"), megabytes("1048576k")
+    (2048, 512, 768, 1024)
+    """
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", memory.strip().lower())
+    if match is None:
+        raise SettingsError(
+            "MEMORY_MALFORMED",
+            f"memory must be a number and a unit, not {memory!r}.",
+            hint="write for example 512m or 2g.",
+        )
+    factor = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024 * 1024}[match[2]]
+    return max(1, int(int(match[1]) * factor))
+
+
 def timestamp_ms(text: str) -> int:
     """Read an ISO 8601 time, of UTC unless it says otherwise, as milliseconds since 1970.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from eagre.config import spark_interval
 from eagre.errors import SettingsError, raised
+from eagre.python.surroundings import DEAD_LETTERS, Surroundings, building
 from eagre.sinks import writer
 from eagre.sources import Kafka, Mode
 
@@ -59,7 +60,21 @@ class Pipeline:
             source.read(spark, brokers, mode, start and {t: start[t] for t in source.topics})
             for source in self.sources
         ]
-        return self._checked(self.transform(*streams))
+        with building(self._surroundings(brokers)):
+            return self._checked(self.transform(*streams))
+
+    def _surroundings(self, brokers: str | None) -> Surroundings:
+        first = self.sources[0]
+        settings = {
+            key.removeprefix("kafka."): value
+            for key, value in first.options.items()
+            if key.startswith("kafka.")
+        }
+        return Surroundings(
+            self.name,
+            first.topics[0] + DEAD_LETTERS,
+            {**settings, "bootstrap.servers": first.cluster(brokers)},
+        )
 
     def writer(
         self,

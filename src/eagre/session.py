@@ -14,14 +14,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagre.config import LOOPBACK
-from eagre.errors import SettingsError
+from eagre.config import LOOPBACK, megabytes
 from eagre.jvm import class_path, companion_jar, find_java
 from eagre.jvm.spark_home import spark_jars
 from eagre.profile import COLLECTOR, PROFILE, Setting, java_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -30,6 +29,11 @@ log = logging.getLogger("eagre")
 LOCAL_SLOTS = 64
 """Task slots of a local session that names no master. A slot is a thread; in real time each source
 and shuffle partition holds one for as long as the query runs, and most of them only wait."""
+
+
+EXTENSIONS = "spark.sql.extensions"
+RULES = "dev.eagre.python.Extensions"
+"""The companion's rules of planning: they let a plan call Python."""
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -53,6 +57,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         _keep_on_loopback(builder, stated)
     jars = [*class_path("spark", log.info), companion_jar()]
     builder.config("spark.jars", _appended(stated.get("spark.jars", ""), jars))
+    builder.config(EXTENSIONS, _appended(stated.get(EXTENSIONS, ""), [RULES]))
     for part in ("driver", "executor"):
         key = COLLECTOR.key.replace("driver", part)
         heap = stated.get(f"spark.{part}.memory", "1g")
@@ -122,32 +127,15 @@ def _keep_on_loopback(builder: SparkSession.Builder, stated: Mapping[str, str]) 
             builder.config(key, LOOPBACK)
 
 
-def _appended(stated: str, jars: list[Path]) -> str:
-    present = [jar for jar in stated.split(",") if jar]
-    return ",".join(dict.fromkeys([*present, *map(str, jars)]))
+def _appended(stated: str, more: Sequence[Path | str]) -> str:
+    present = [item for item in stated.split(",") if item]
+    return ",".join(dict.fromkeys([*present, *map(str, more)]))
 
 
 def _java_options(own: str, heap: str) -> str:
     """Choose the collector and lay out the heap, unless the user did."""
     chosen = re.search(r"-XX:\+Use\w*GC\b|-Xm[sn]\d", own)
-    return own if chosen else f"{java_options(_megabytes(heap))} {own}".strip()
-
-
-def _megabytes(memory: str) -> int:
-    """Read a size as Spark writes it; without a unit it is in megabytes.
-
-    >>> _megabytes("2g"), _megabytes("512m"), _megabytes("768"), _megabytes("1048576k")
-    (2048, 512, 768, 1024)
-    """
-    match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", memory.strip().lower())
-    if match is None:
-        raise SettingsError(
-            "MEMORY_MALFORMED",
-            f"memory must be a number and a unit, not {memory!r}.",
-            hint="write for example 512m or 2g.",
-        )
-    factor = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024 * 1024}[match[2]]
-    return max(1, int(int(match[1]) * factor))
+    return own if chosen else f"{java_options(megabytes(heap))} {own}".strip()
 
 
 def _apply(builder: Any, setting: Setting, stated: Mapping[str, str]) -> None:  # noqa: ANN401

@@ -11,7 +11,7 @@ from eagre.errors import JvmError
 from eagre.jvm.companion import check_version
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -38,6 +38,28 @@ def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j c
 
 _shaken: set[str] = set()
 """Spark applications whose companion was found to be of this release."""
+
+
+def function_column(
+    spark: SparkSession, name: str, code: bytes, returns: str, options: str, arguments: Column
+) -> Column:
+    """Give a column that calls a Python function over the bridge."""
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    bridge = _bridge(spark)
+    return ClassicColumn(
+        bridge.column(name, bytearray(code), returns, options, arguments._jc)  # noqa: SLF001
+    )
+
+
+def warm_workers(spark: SparkSession, options: str) -> None:
+    """Start what Python workers are forked from, before the first row needs them."""
+    _bridge(spark).warm(options)
+
+
+def _bridge(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j class proxy)
+    companion(spark, "Companion")
+    return spark._jvm.dev.eagre.python.Bridge  # type: ignore[union-attr]  # noqa: SLF001
 
 
 def drain(spark: SparkSession, query: StreamingQuery) -> None:

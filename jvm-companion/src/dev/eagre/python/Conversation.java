@@ -1,0 +1,250 @@
+package dev.eagre.python;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.channels.ClosedByInterruptException;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.TaskCompletionListener;
+import scala.collection.AbstractIterator;
+import scala.collection.Iterator;
+
+/**
+ * Rows of one task to a worker and back. A thread reads the rows; the task's own thread waits for the
+ * answers. A row goes out as soon as it is there, unless an answer is awaited: rows that come
+ * meanwhile go out together when it has come, so that the cost of a row falls as the load rises.
+ * Nothing waits to fill anything, and nothing grows beyond a frame.
+ */
+final class Conversation extends AbstractIterator<Object> {
+    private static final int FRAME_ROWS = 512;
+    private static final int FRAME_BYTES = 1 << 18;
+
+    private final String key;
+    private final Wire hello;
+    private final Options options;
+    private final Failures failures;
+    private final Codec.RowCodec[] arguments;
+    private final Codec.RowCodec results;
+    private final int passed;
+    private final Thread reader;
+    private final Deque<Object> answers = new ArrayDeque<>();
+
+    private Worker worker;
+    private boolean finished;
+
+    // Guarded by this.
+    private Wire pending = new Wire(1 << 14);
+    private Deque<InternalRow> gathered = new ArrayDeque<>();
+    private Wire frame = new Wire(1 << 14);
+    private Deque<InternalRow> flying = new ArrayDeque<>();
+    private boolean awaited;
+    private boolean ended;
+    private Throwable failure;
+
+    Conversation(
+            Iterator<Object> rows,
+            Wire hello,
+            Options options,
+            Failures failures,
+            StructType[] arguments,
+            StructType results,
+            int passed)
+            throws IOException {
+        this.hello = hello;
+        this.key = Workers.key(hello);
+        this.options = options;
+        this.failures = failures;
+        this.passed = passed;
+        this.results = new Codec.RowCodec(results);
+        this.arguments = new Codec.RowCodec[arguments.length];
+        for (int i = 0; i < arguments.length; i++) {
+            this.arguments[i] = new Codec.RowCodec(arguments[i]);
+        }
+        begin(pending);
+        worker = Workers.lease(key, hello, options);
+        TaskContext task = TaskContext.get();
+        reader = Readers.start(task, () -> read(rows));
+        task.addTaskCompletionListener((TaskCompletionListener) context -> end());
+    }
+
+    private static void begin(Wire message) {
+        Worker.begin(message);
+        message.putInt(0);
+    }
+
+    /** The reading thread: takes rows as they come, and waits while a frame is full. */
+    private void read(Iterator<Object> rows) {
+        try {
+            while (rows.hasNext()) {
+                gather((InternalRow) rows.next());
+            }
+            finish(null);
+        } catch (Throwable error) {
+            finish(error);
+        }
+    }
+
+    private synchronized void gather(InternalRow row) throws InterruptedException {
+        while (gathered.size() >= FRAME_ROWS || pending.size() >= FRAME_BYTES) {
+            wait();
+        }
+        encode(row, pending);
+        gathered.add(row);
+        if (!awaited) send();
+    }
+
+    private synchronized void finish(Throwable error) {
+        ended = true;
+        failure = error;
+        if (!awaited) send();
+    }
+
+    private void encode(InternalRow row, Wire out) {
+        for (int i = 0; i < arguments.length; i++) {
+            arguments[i].write(row.getStruct(passed + i, arguments[i].size()), out);
+        }
+    }
+
+    /** Sends what was gathered; an empty frame only wakes the task's thread. */
+    private synchronized void send() {
+        Wire sent = pending;
+        pending = frame;
+        frame = sent;
+        Deque<InternalRow> rows = gathered;
+        gathered = flying;
+        flying = rows;
+        begin(pending);
+        awaited = true;
+        frame.setInt(4, flying.size());
+        notifyAll();
+        worker.waiting();
+        try {
+            worker.send(frame);
+        } catch (IOException error) {
+            // The worker is gone; whoever waits for its answer finds out and begins again.
+        }
+    }
+
+    @Override
+    public boolean hasNext() {
+        try {
+            while (answers.isEmpty() && !finished) {
+                listen();
+            }
+        } catch (IOException error) {
+            throw new UncheckedIOException(error.getMessage(), error);
+        }
+        return !answers.isEmpty();
+    }
+
+    @Override
+    public Object next() {
+        return answers.poll();
+    }
+
+    /** Waits for the next message of the worker. */
+    private void listen() throws IOException {
+        boolean retire;
+        try {
+            retire = take(worker.receive(), flying);
+        } catch (IOException error) {
+            requireRunning(error);
+            recover();
+            retire = false;
+        }
+        if (flying.isEmpty()) land(retire);
+        else worker.waiting();
+    }
+
+    /** Takes the answers of a message; tells whether the worker asks to be replaced. */
+    private boolean take(Wire message, Deque<InternalRow> rows) {
+        int count = message.takeInt();
+        boolean retire = message.takeByte() != 0;
+        for (int i = 0; i < count; i++) {
+            InternalRow row = rows.poll();
+            if (message.takeByte() == 0) {
+                answers.add(new JoinedRow(row, results.read(message)));
+            } else {
+                report(row, message.takeText());
+            }
+        }
+        return retire;
+    }
+
+    private void report(InternalRow row, String reason) {
+        int place = passed + arguments.length;
+        failures.report(reason, failures.knowsSource() ? row.getStruct(place, failures.sourceFields()) : null);
+    }
+
+    /** A frame is answered: sends the next, or ends. */
+    private void land(boolean retire) throws IOException {
+        worker.answered();
+        if (retire) replace();
+        Throwable failed;
+        synchronized (this) {
+            awaited = false;
+            if (!gathered.isEmpty()) {
+                send();
+                return;
+            }
+            if (!ended) return;
+            finished = true;
+            failed = failure;
+        }
+        failures.flush();
+        if (failed != null) Readers.rethrow(failed);
+        Workers.release(worker);
+        worker = null;
+    }
+
+    private void replace() throws IOException {
+        Workers.discard(worker);
+        worker = Workers.lease(key, hello, options);
+    }
+
+    /** The worker died or was late: a new one gets the unanswered rows, one by one. */
+    private void recover() throws IOException {
+        String reason = worker.obituary();
+        failures.warn(reason + "; a new worker takes over " + flying.size() + " rows");
+        replace();
+        Wire single = new Wire(1 << 12);
+        Deque<InternalRow> alone = new ArrayDeque<>();
+        while (!flying.isEmpty()) {
+            InternalRow row = flying.poll();
+            begin(single);
+            single.setInt(4, 1);
+            encode(row, single);
+            alone.add(row);
+            try {
+                worker.waiting();
+                worker.send(single);
+                if (take(worker.receive(), alone)) replace();
+            } catch (IOException error) {
+                requireRunning(error);
+                report(row, failures.functions() + " " + worker.obituary());
+                alone.clear();
+                replace();
+            }
+            worker.answered();
+        }
+    }
+
+    /** An interrupted task's connection closes by itself; that is not the worker's fault. */
+    private static void requireRunning(IOException error) throws IOException {
+        TaskContext task = TaskContext.get();
+        if (task != null && task.isInterrupted()) throw new TaskKilledException();
+        if (error instanceof ClosedByInterruptException || error instanceof Worker.Refused) throw error;
+    }
+
+    /** The task is over, however it went. */
+    private void end() {
+        Readers.stop(reader);
+        if (worker != null) Workers.discard(worker);
+        failures.close();
+    }
+}

@@ -1,0 +1,24 @@
+package dev.eagre.python;
+
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.LongAdder;
+
+/** How many rows failed in this JVM, by pipeline and by what became of them. */
+public final class Counters {
+    private static final Map<String, LongAdder> COUNTS = new ConcurrentHashMap<>();
+
+    private Counters() {}
+
+    static void add(String pipeline, String fate) {
+        COUNTS.computeIfAbsent(pipeline + "/" + fate, name -> new LongAdder()).increment();
+    }
+
+    /** The counts, by "pipeline/fate". */
+    public static Map<String, Long> all() {
+        Map<String, Long> counts = new TreeMap<>();
+        COUNTS.forEach((name, count) -> counts.put(name, count.sum()));
+        return counts;
+    }
+}

@@ -1,0 +1,27 @@
+package dev.eagre.python;
+
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.BoxedUnit;
+
+/** What {@code spark.sql.extensions} names: the rules that let a plan call Python. */
+public final class Extensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+    @Override
+    public BoxedUnit apply(SparkSessionExtensions extensions) {
+        extensions.injectPostHocResolutionRule(always(new Positions()));
+        extensions.injectPreCBORule(always(new CallFunctions()));
+        return BoxedUnit.UNIT;
+    }
+
+    private static AbstractFunction1<SparkSession, Rule<LogicalPlan>> always(Rule<LogicalPlan> rule) {
+        return new AbstractFunction1<>() {
+            @Override
+            public Rule<LogicalPlan> apply(SparkSession session) {
+                return rule;
+            }
+        };
+    }
+}

@@ -1,0 +1,67 @@
+package dev.eagre.python;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.List;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.Iterator;
+
+/**
+ * The step that calls Python functions of a row. Its rows are the columns that pass through, a struct
+ * of arguments for each function, and the row's origin, if it is known.
+ */
+final class FunctionStep extends Plans.Step {
+    private final FunctionSpec[] functions;
+    private final StructType[] arguments;
+    private final int passed;
+    private final DataType source;
+
+    FunctionStep(List<FunctionSpec> functions, List<StructType> arguments, int passed, DataType source) {
+        this.functions = functions.toArray(FunctionSpec[]::new);
+        this.arguments = arguments.toArray(StructType[]::new);
+        this.passed = passed;
+        this.source = source;
+    }
+
+    @Override
+    public Iterator<Object> apply(Iterator<Object> rows) {
+        Options options = new Options(functions[0].options);
+        Failures failures = new Failures(options, source);
+        try {
+            return new Conversation(rows, hello(options), options, failures, arguments, results(), passed);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error.getMessage(), error);
+        }
+    }
+
+    private StructType results() {
+        StructType type = new StructType();
+        for (FunctionSpec function : functions) {
+            type = type.add(function.name, function.returns, true);
+        }
+        return type;
+    }
+
+    /** What a new worker is told: the types, the options, and the functions themselves. */
+    private Wire hello(Options options) throws IOException {
+        ObjectNode spec = options.json.deepCopy();
+        spec.remove("dead_letters");
+        ArrayNode names = spec.putArray("names");
+        ArrayNode given = spec.putArray("arguments");
+        for (int i = 0; i < functions.length; i++) {
+            names.add(functions[i].name);
+            given.add(Options.JSON.readTree(arguments[i].json()));
+        }
+        spec.set("returns", Options.JSON.readTree(results().json()));
+        Wire hello = new Wire(1 << 12);
+        Worker.begin(hello);
+        hello.putText(spec.toString());
+        for (FunctionSpec function : functions) {
+            hello.putBlock(function.code);
+        }
+        return hello;
+    }
+}

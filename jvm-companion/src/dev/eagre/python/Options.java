@@ -1,0 +1,74 @@
+package dev.eagre.python;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** How functions are run: the interpreter, its limits, and what becomes of rows that fail. */
+final class Options {
+    static final ObjectMapper JSON = new ObjectMapper();
+
+    final ObjectNode json;
+
+    Options(String text) {
+        try {
+            json = (ObjectNode) JSON.readTree(text);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    /** {@code map} for functions of a row, {@code batch} for those of lists, {@code state}. */
+    String kind() {
+        return json.get("kind").asText();
+    }
+
+    String python() {
+        return json.get("python").asText();
+    }
+
+    String pipeline() {
+        return json.get("pipeline").asText();
+    }
+
+    List<String> path() {
+        List<String> entries = new ArrayList<>();
+        json.get("path").forEach(entry -> entries.add(entry.asText()));
+        return entries;
+    }
+
+    long timeoutNanos() {
+        return json.get("timeout_ms").asLong() * 1_000_000;
+    }
+
+    /** {@code dead-letter}, {@code drop} or {@code fail}. */
+    String onError() {
+        return json.get("on_error").asText();
+    }
+
+    boolean hasDeadLetters() {
+        return json.path("dead_letters").isObject();
+    }
+
+    /** The topic for a row that failed; its source topic is null if nobody knows it. */
+    String deadLetters(String source) {
+        JsonNode letters = json.get("dead_letters");
+        return source == null ? letters.get("topic").asText() : source + letters.get("suffix").asText();
+    }
+
+    /** The settings of the producer that writes them. */
+    Map<String, Object> producer() {
+        Map<String, Object> settings = new LinkedHashMap<>();
+        json.path("dead_letters")
+                .path("settings")
+                .properties()
+                .forEach(entry -> settings.put(entry.getKey(), entry.getValue().asText()));
+        return settings;
+    }
+}

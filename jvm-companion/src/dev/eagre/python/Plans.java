@@ -1,0 +1,156 @@
+package dev.eagre.python;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.UnaryOperator;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.plans.logical.DeserializeToObject;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MapPartitions;
+import org.apache.spark.sql.catalyst.plans.logical.SerializeFromObject;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractFunction1;
+
+/**
+ * Steps over rows in a logical plan, made of the operators that Real-Time Mode allows:
+ * {@code mapPartitions} between conversions. Attributes keep their ids and metadata, so that
+ * watermarks survive. Written against Spark 4.3.0.
+ */
+final class Plans {
+    private Plans() {}
+
+    /** What a step does with the rows of a partition. */
+    abstract static class Step extends AbstractFunction1<Iterator<Object>, Iterator<Object>>
+            implements Serializable {}
+
+    /**
+     * Puts a step over a plan.
+     *
+     * @param step gets rows of the plan's columns and gives rows of more: those, then {@code added}
+     * @param kept the columns of the plan that stay, by their place
+     * @param added what the step appends
+     */
+    static LogicalPlan over(LogicalPlan plan, Step step, List<Attribute> kept, List<Attribute> added) {
+        List<Attribute> columns = attributes(plan);
+        StructType shape = new StructType();
+        for (Attribute column : columns) {
+            shape = shape.add(column.name(), column.dataType(), column.nullable());
+        }
+        for (Attribute column : added) {
+            shape = shape.add(column.name(), column.dataType(), column.nullable());
+        }
+        Attribute in = attribute("row", WholeRow.TYPE, false);
+        Attribute out = attribute("row", shape, false);
+        LogicalPlan rows =
+                new DeserializeToObject(new WholeRow(sequence(new ArrayList<Expression>(columns))), in, plan);
+        List<NamedExpression> fields = new ArrayList<>();
+        for (Attribute column : kept) {
+            fields.add(field(out, place(columns, column), column));
+        }
+        for (int i = 0; i < added.size(); i++) {
+            fields.add(field(out, columns.size() + i, added.get(i)));
+        }
+        return new SerializeFromObject(sequence(fields), new MapPartitions(step, out, rows));
+    }
+
+    private static int place(List<Attribute> columns, Attribute wanted) {
+        for (int i = 0; i < columns.size(); i++) {
+            if (columns.get(i).exprId().equals(wanted.exprId())) return i;
+        }
+        throw new IllegalArgumentException("no column " + wanted);
+    }
+
+    private static NamedExpression field(Attribute row, int index, Attribute named) {
+        Expression value = new GetStructField(row, index, Option.empty());
+        return alias(value, named.name(), named.exprId(), Option.apply(named.metadata()));
+    }
+
+    static Alias alias(Expression value, String name) {
+        return alias(value, name, NamedExpression$.MODULE$.newExprId(), Option.empty());
+    }
+
+    private static Alias alias(Expression value, String name, ExprId id, Option<Metadata> metadata) {
+        return new Alias(value, name, id, CollectionConverters.asScala(List.<String>of()).toList(), metadata,
+                CollectionConverters.asScala(List.<String>of()).toList());
+    }
+
+    static Attribute attribute(String name, DataType type, boolean nullable) {
+        return new AttributeReference(name, type, nullable, Metadata.empty(),
+                NamedExpression$.MODULE$.newExprId(),
+                CollectionConverters.asScala(List.<String>of()).toList());
+    }
+
+    static List<Attribute> attributes(LogicalPlan plan) {
+        return new ArrayList<>(CollectionConverters.asJava(plan.output()));
+    }
+
+    static <T> Seq<T> sequence(List<T> items) {
+        return CollectionConverters.asScala(items).toVector();
+    }
+
+    /** Rewrites a plan from its leaves upwards. */
+    static LogicalPlan upwards(LogicalPlan plan, UnaryOperator<LogicalPlan> rule) {
+        List<LogicalPlan> children = new ArrayList<>();
+        boolean changed = false;
+        for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
+            LogicalPlan rewritten = upwards(child, rule);
+            changed |= rewritten != child;
+            children.add(rewritten);
+        }
+        return rule.apply(changed ? plan.withNewChildren(sequence(children)) : plan);
+    }
+
+    /** Rewrites the expressions of one node, each from its leaves upwards. */
+    static LogicalPlan expressions(LogicalPlan plan, UnaryOperator<Expression> rule) {
+        return plan.mapExpressions(new AbstractFunction1<Expression, Expression>() {
+            @Override
+            public Expression apply(Expression expression) {
+                return inside(expression, rule);
+            }
+        });
+    }
+
+    private static Expression inside(Expression expression, UnaryOperator<Expression> rule) {
+        List<Expression> children = new ArrayList<>();
+        boolean changed = false;
+        for (Expression child : CollectionConverters.asJava(expression.children())) {
+            Expression rewritten = inside(child, rule);
+            changed |= rewritten != child;
+            children.add(rewritten);
+        }
+        return rule.apply(changed ? expression.withNewChildren(sequence(children)) : expression);
+    }
+
+    /** The calls of Python functions in a node that hold no other call inside them. */
+    static List<PythonFunction> innermost(LogicalPlan plan) {
+        List<PythonFunction> found = new ArrayList<>();
+        for (Expression expression : CollectionConverters.asJava(plan.expressions())) {
+            collect(expression, found);
+        }
+        return found;
+    }
+
+    private static boolean collect(Expression expression, List<PythonFunction> found) {
+        boolean inner = false;
+        for (Expression child : CollectionConverters.asJava(expression.children())) {
+            inner |= collect(child, found);
+        }
+        if (!(expression instanceof PythonFunction call)) return inner;
+        if (!inner && !found.contains(call)) found.add(call);
+        return true;
+    }
+}

@@ -1,0 +1,132 @@
+package dev.eagre.python;
+
+import java.io.Serializable;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
+import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
+import org.apache.spark.sql.types.DataType;
+import scala.collection.immutable.IndexedSeq;
+import scala.collection.immutable.Seq;
+
+/**
+ * A call of a Python function in a plan. {@link CallFunctions} replaces it by a step of the plan
+ * before anything evaluates it.
+ *
+ * <p>Its children are a struct of the arguments and, where the row has it, {@code _source}. It says
+ * that it is not deterministic, so that the optimizer calls it once for each row, where it was
+ * written, and neither copies nor moves it.
+ */
+public final class PythonFunction extends Expression implements Serializable {
+    private final FunctionSpec spec;
+    private final Seq<Expression> children;
+
+    /** Spark's trees copy nodes through their public constructor. */
+    public PythonFunction(FunctionSpec spec, Seq<Expression> children) {
+        this.spec = spec;
+        this.children = children;
+    }
+
+    FunctionSpec spec() {
+        return spec;
+    }
+
+    @Override
+    public Seq<Expression> children() {
+        return children;
+    }
+
+    @Override
+    public Expression withNewChildrenInternal(IndexedSeq<Expression> changed) {
+        return new PythonFunction(spec, changed);
+    }
+
+    @Override
+    public DataType dataType() {
+        return spec.returns;
+    }
+
+    @Override
+    public boolean nullable() {
+        return true;
+    }
+
+    @Override
+    public boolean deterministic() {
+        return false;
+    }
+
+    @Override
+    public boolean foldable() {
+        return false;
+    }
+
+    @Override
+    public Object eval(InternalRow row) {
+        throw misplaced();
+    }
+
+    @Override
+    public ExprCode doGenCode(CodegenContext context, ExprCode code) {
+        throw misplaced();
+    }
+
+    private IllegalStateException misplaced() {
+        return new IllegalStateException("the Python function " + spec.name + " stands where it cannot be"
+                + " called: use it in select, withColumn, where, groupBy or explode, in a session made by"
+                + " eg.session() or eg.configure()");
+    }
+
+    @Override
+    public String prettyName() {
+        return spec.name;
+    }
+
+    @Override
+    public String toString() {
+        return spec.name + "(" + arguments(false) + ")";
+    }
+
+    @Override
+    public String sql() {
+        return spec.name + "(" + arguments(true) + ")";
+    }
+
+    /** The arguments without the struct around them, as people wrote them. */
+    private String arguments(boolean sql) {
+        StringBuilder text = new StringBuilder();
+        Seq<Expression> parts = children.head().children();
+        for (int i = 1; i < parts.size(); i += 2) {
+            text.append(text.isEmpty() ? "" : ", ")
+                    .append(sql ? parts.apply(i).sql() : parts.apply(i).toString());
+        }
+        return text.toString();
+    }
+
+    @Override
+    public int productArity() {
+        return 2;
+    }
+
+    @Override
+    public Object productElement(int index) {
+        return index == 0 ? spec : children;
+    }
+
+    @Override
+    public boolean canEqual(Object other) {
+        return other instanceof PythonFunction;
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof PythonFunction that
+                && spec.equals(that.spec)
+                && children.equals(that.children);
+    }
+
+    @Override
+    public int hashCode() {
+        return 31 * spec.hashCode() + children.hashCode();
+    }
+}

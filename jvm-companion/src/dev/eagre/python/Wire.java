@@ -1,0 +1,146 @@
+package dev.eagre.python;
+
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+
+/** Bytes on their way to a worker or from it: little-endian, growing as they are written. */
+final class Wire {
+    private static final VarHandle SHORT = view(short[].class);
+    private static final VarHandle INT = view(int[].class);
+    private static final VarHandle LONG = view(long[].class);
+
+    byte[] bytes;
+    int position;
+    int limit;
+
+    Wire(int capacity) {
+        bytes = new byte[capacity];
+    }
+
+    /** Makes it empty, keeping its memory. */
+    void clear() {
+        position = 0;
+        limit = 0;
+    }
+
+    /** Where the next byte is written. */
+    int size() {
+        return limit;
+    }
+
+    /** Makes room for some zero bytes and tells where they begin. */
+    int reserve(int count) {
+        int start = limit;
+        ensure(count);
+        Arrays.fill(bytes, start, start + count, (byte) 0);
+        limit = start + count;
+        return start;
+    }
+
+    void ensure(int count) {
+        if (limit + count > bytes.length) {
+            bytes = Arrays.copyOf(bytes, Math.max(Math.addExact(limit, count), bytes.length * 2));
+        }
+    }
+
+    void setByte(int at, int value) {
+        bytes[at] = (byte) value;
+    }
+
+    void setShort(int at, short value) {
+        SHORT.set(bytes, at, value);
+    }
+
+    void setInt(int at, int value) {
+        INT.set(bytes, at, value);
+    }
+
+    void setLong(int at, long value) {
+        LONG.set(bytes, at, value);
+    }
+
+    void putByte(int value) {
+        setByte(reserve(1), value);
+    }
+
+    void putInt(int value) {
+        setInt(reserve(4), value);
+    }
+
+    void putLong(long value) {
+        setLong(reserve(8), value);
+    }
+
+    void put(byte[] source) {
+        put(source, 0, source.length);
+    }
+
+    void put(byte[] source, int offset, int count) {
+        ensure(count);
+        System.arraycopy(source, offset, bytes, limit, count);
+        limit += count;
+    }
+
+    /** Writes bytes behind their length. */
+    void putBlock(byte[] source) {
+        putInt(source.length);
+        put(source);
+    }
+
+    void putText(String text) {
+        putBlock(text.getBytes(StandardCharsets.UTF_8));
+    }
+
+    short shortAt(int at) {
+        return (short) SHORT.get(bytes, at);
+    }
+
+    int intAt(int at) {
+        return (int) INT.get(bytes, at);
+    }
+
+    long longAt(int at) {
+        return (long) LONG.get(bytes, at);
+    }
+
+    int takeByte() {
+        return bytes[position++] & 0xff;
+    }
+
+    int takeInt() {
+        position += 4;
+        return intAt(position - 4);
+    }
+
+    long takeLong() {
+        position += 8;
+        return longAt(position - 8);
+    }
+
+    byte[] take(int count) {
+        position += count;
+        return Arrays.copyOfRange(bytes, position - count, position);
+    }
+
+    /** Takes bytes that stand behind their length. */
+    byte[] takeBlock() {
+        return take(takeInt());
+    }
+
+    String takeText() {
+        return new String(takeBlock(), StandardCharsets.UTF_8);
+    }
+
+    /** What was written, to be sent. */
+    ByteBuffer written() {
+        return ByteBuffer.wrap(bytes, 0, limit);
+    }
+
+    private static VarHandle view(Class<?> array) {
+        return MethodHandles.byteArrayViewVarHandle(array, ByteOrder.LITTLE_ENDIAN);
+    }
+}

@@ -1,0 +1,119 @@
+package dev.eagre.python;
+
+import java.io.IOException;
+import java.nio.channels.SocketChannel;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The workers of this JVM. A task borrows one and gives it back when its epoch ends, so that a model
+ * is loaded once for a query and not once for an epoch.
+ */
+final class Workers {
+    private static final long IDLE_NANOS = TimeUnit.SECONDS.toNanos(60);
+    private static final long LOOK_MS = 50;
+
+    private static final Map<String, Daemon> DAEMONS = new HashMap<>();
+    private static final Map<String, Deque<Worker>> IDLE = new HashMap<>();
+    private static final Set<Worker> ALL = new HashSet<>();
+
+    static {
+        ScheduledExecutorService watchdog = Executors.newSingleThreadScheduledExecutor(task -> {
+            Thread thread = new Thread(task, "eagre-python-watchdog");
+            thread.setDaemon(true);
+            return thread;
+        });
+        watchdog.scheduleWithFixedDelay(Workers::look, LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
+    }
+
+    private Workers() {}
+
+    /** What tells one set of functions from another. */
+    static String key(Wire hello) {
+        try {
+            byte[] digest = MessageDigest.getInstance("SHA-256").digest(Arrays.copyOf(hello.bytes, hello.size()));
+            return HexFormat.of().formatHex(digest);
+        } catch (NoSuchAlgorithmException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    /** Gives a worker that has loaded the functions of {@code hello}. */
+    static Worker lease(String key, Wire hello, Options options) throws IOException {
+        synchronized (IDLE) {
+            Deque<Worker> idle = IDLE.get(key);
+            if (idle != null && !idle.isEmpty()) return idle.pop();
+        }
+        Worker worker = new Worker(key, connect(options), hello, options.timeoutNanos());
+        synchronized (IDLE) {
+            ALL.add(worker);
+        }
+        return worker;
+    }
+
+    /** Takes back a worker that waits for the next message. */
+    static void release(Worker worker) {
+        worker.answered();
+        worker.idleSince = System.nanoTime();
+        synchronized (IDLE) {
+            IDLE.computeIfAbsent(worker.key, key -> new ArrayDeque<>()).push(worker);
+        }
+    }
+
+    /** Ends a worker that is dead, late, or in an unknown state. */
+    static void discard(Worker worker) {
+        worker.close();
+        synchronized (IDLE) {
+            ALL.remove(worker);
+        }
+    }
+
+    /** Starts the parent of the workers, so that the first task need not wait for it. */
+    static void warm(Options options) throws IOException {
+        daemon(options);
+    }
+
+    private static SocketChannel connect(Options options) throws IOException {
+        return daemon(options).connect();
+    }
+
+    private static synchronized Daemon daemon(Options options) throws IOException {
+        String key = options.python() + "\0" + String.join("\0", options.path());
+        Daemon daemon = DAEMONS.get(key);
+        if (daemon == null || !daemon.alive()) {
+            daemon = Daemon.start(options.python(), options.path());
+            DAEMONS.put(key, daemon);
+        }
+        return daemon;
+    }
+
+    /** Ends workers that are late, and those that nobody has used for a minute. */
+    private static void look() {
+        long now = System.nanoTime();
+        List<Worker> working;
+        List<Worker> old = new ArrayList<>();
+        synchronized (IDLE) {
+            for (Deque<Worker> idle : IDLE.values()) {
+                while (!idle.isEmpty() && now - idle.peekLast().idleSince > IDLE_NANOS) {
+                    old.add(idle.pollLast());
+                }
+            }
+            working = new ArrayList<>(ALL);
+        }
+        working.forEach(worker -> worker.enforceLimit(now));
+        old.forEach(Workers::discard);
+    }
+}

@@ -1,0 +1,68 @@
+"""The parent of an executor's workers: imports once, then forks a worker for each connection.
+
+``python -m eagre_worker SOCKET`` says ``ready`` on standard output when it listens. It ends, and
+its workers with it, when its standard input does: the JVM is gone, however it went.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+
+from eagre_worker.serve import serve
+
+_PR_SET_PDEATHSIG = 1
+_BACKLOG = 128
+
+
+def main() -> None:
+    """Listen, and fork."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(sys.argv[1])
+    listener.listen(_BACKLOG)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    os.write(1, b"ready\n")
+    os.dup2(2, 1)
+    gc.freeze()
+    life = threading.Thread(target=_end_with_the_jvm, daemon=True)
+    life.start()
+    while True:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            _live(connection)
+        connection.close()
+
+
+def _end_with_the_jvm() -> None:
+    while os.read(0, 1):
+        pass
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _live(connection: socket.socket) -> None:
+    """Be a worker until the connection ends, or the parent dies."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    status = 1
+    try:
+        serve(connection)
+        status = 0
+    except (ConnectionError, KeyboardInterrupt):
+        status = 0
+    finally:
+        sys.stdout.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    os.setpgid(0, 0)
+    main()

@@ -1,0 +1,201 @@
+"""One worker: says hello, then answers until the connection ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import struct
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+from pyspark.sql import types as T
+
+from eagre_worker import log
+from eagre_worker.codec import row_codec
+from eagre_worker.state import Processing
+from eagre_worker.wire import Blocks, Wire
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterator, Sequence
+
+_HEAD = struct.Struct("<IB")
+_COUNT = struct.Struct("<I")
+_OK, _RAISED = b"\0", b"\1"
+_FLUSH_NS = 1_000_000
+"""Answers that wait longer than this are sent, though the function has rows left."""
+_PAGE = resource.getpagesize()
+_LOOK_NS = 100_000_000
+_HARD = 2
+"""By how much one call may exceed the memory limit before Python refuses it more."""
+
+
+def serve(connection: socket.socket) -> None:
+    """Answer one JVM task after the other."""
+    wire = Wire(connection)
+    hello = Blocks(wire.receive())
+    spec = json.loads(hello.block())
+    log.redirect(spec["pipeline"])
+    sys.path[:0] = [entry for entry in spec["path"] if entry not in sys.path]
+    memory = Memory(spec["memory_mb"])
+    try:
+        task = _task(spec, [cloudpickle.loads(hello.block()) for _ in spec["names"]], memory)
+    except Exception as error:  # noqa: BLE001  (told to the JVM, whatever it was)
+        wire.send(_RAISED, _pid(), reason(spec["names"][0], error).encode())
+        return
+    wire.send(_OK, _pid())
+    while True:
+        task.answer(wire, wire.receive())
+
+
+def _pid() -> bytes:
+    return struct.pack("<q", os.getpid())
+
+
+def _task(spec: dict[str, Any], functions: Sequence[Any], memory: Memory) -> Any:  # noqa: ANN401
+    if spec["kind"] == "state":
+        return Processing(spec, functions[0], memory, reason)
+    return Mapping(spec, functions, memory)
+
+
+class Memory:
+    """The worker's memory, against its limit."""
+
+    def __init__(self, limit_mb: int) -> None:
+        self._limit = limit_mb << 20
+        self._looked = 0
+        self._over = False
+        self.failed = False
+        resource.setrlimit(resource.RLIMIT_DATA, (self._limit * _HARD, resource.RLIM_INFINITY))
+
+    def exhausted(self) -> bool:
+        """Tell, ten times a second at most, whether the worker should be replaced."""
+        now = time.monotonic_ns()
+        if now - self._looked > _LOOK_NS:
+            self._looked = now
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            self._over = pages * _PAGE > self._limit
+        return self._over or self.failed
+
+
+class Mapping:
+    """Functions of a row: each gets its arguments, a row's results go back together."""
+
+    def __init__(
+        self, spec: dict[str, Any], functions: Sequence[Callable[..., Any]], memory: Memory
+    ) -> None:
+        self._names = spec["names"]
+        self._functions = [_all_of(f) for f in functions] if spec["kind"] == "flat" else functions
+        self._memory = memory
+        self._call = self._lists if spec["kind"] == "batch" else self._rows
+        arguments = [T.StructType.fromJson(a) for a in spec["arguments"]]
+        self._decoders = [row_codec(kind, rows=False)[0] for kind in arguments]
+        returned = T.StructType.fromJson(spec["returns"])
+        self._encode = row_codec(returned)[1]
+        self._alone = len(functions) == 1
+
+    def answer(self, wire: Wire, frame: bytes) -> None:
+        """Answer a frame of rows, in more than one message if that takes long."""
+        (count,) = _COUNT.unpack_from(frame)
+        if count == 0:
+            wire.send(_HEAD.pack(0, 0))
+            return
+        parts: list[bytes] = []
+        left = count
+        sent = time.monotonic_ns()
+        for part in self._call(frame, count):
+            parts.append(part)
+            left -= 1
+            now = time.monotonic_ns()
+            if left and now - sent > _FLUSH_NS:
+                wire.send(_HEAD.pack(len(parts), 0), *parts)
+                parts, sent = [], now
+        wire.send(_HEAD.pack(len(parts), self._memory.exhausted()), *parts)
+
+    def _rows(self, frame: bytes, count: int) -> Iterator[bytes]:
+        pos = _COUNT.size
+        encode = self._encode
+        if self._alone:
+            decode, function = self._decoders[0], self._functions[0]
+            for _ in range(count):
+                arguments, pos = decode(frame, pos)
+                try:
+                    yield _OK + encode((function(*arguments),))
+                except Exception as error:  # noqa: BLE001  (the row's, not the worker's)
+                    yield self._raised(0, error)
+            return
+        for _ in range(count):
+            calls = []
+            for decode in self._decoders:
+                arguments, pos = decode(frame, pos)
+                calls.append(arguments)
+            yield self._several(calls)
+
+    def _several(self, calls: Sequence[Sequence[Any]]) -> bytes:
+        index = 0
+        results = []
+        try:
+            for index, (function, arguments) in enumerate(zip(self._functions, calls, strict=True)):
+                results.append(function(*arguments))
+            return _OK + self._encode(results)
+        except Exception as error:  # noqa: BLE001  (as above)
+            return self._raised(index, error)
+
+    def _lists(self, frame: bytes, count: int) -> Iterator[bytes]:
+        """Give the function all rows of the frame at once; one by one if it raises."""
+        pos = _COUNT.size
+        decode, function = self._decoders[0], self._functions[0]
+        rows = []
+        for _ in range(count):
+            arguments, pos = decode(frame, pos)
+            rows.append(arguments)
+        try:
+            answers = [_OK + self._encode((r,)) for r in _listed(function, rows)]
+        except Exception:  # noqa: BLE001  (found again below, row by row)
+            answers = [self._single(function, row) for row in rows]
+        yield from answers
+
+    def _single(self, function: Callable[..., Any], row: Sequence[Any]) -> bytes:
+        try:
+            return _OK + self._encode((_listed(function, [row])[0],))
+        except Exception as error:  # noqa: BLE001  (the row's, not the worker's)
+            return self._raised(0, error)
+
+    def _raised(self, index: int, error: Exception) -> bytes:
+        if isinstance(error, MemoryError):
+            self._memory.failed = True
+        text = reason(self._names[index], error).encode()
+        return _RAISED + _COUNT.pack(len(text)) + text
+
+
+def _all_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """Let a function that gives rows one by one give them all."""
+    return lambda row: list(function(row) or ())
+
+
+def _listed(function: Callable[..., Any], rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    """Call a function of lists: one list for each argument in, one list of results out."""
+    results = function(*(list(column) for column in zip(*rows, strict=True)))
+    if not hasattr(results, "__len__"):
+        results = list(results)
+    if len(results) != len(rows):
+        raise ValueError(f"it gave {len(results)} results for {len(rows)} rows")
+    return results.tolist() if hasattr(results, "tolist") else results
+
+
+def reason(name: str, error: BaseException) -> str:
+    """Say what a function raised, and at which of the user's own lines."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "eagre_worker" not in frame.filename and "/pyspark/" not in frame.filename
+    ]
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    text = str(error).strip().split("\n")[0]
+    detail = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{name} raised {detail}{where}"

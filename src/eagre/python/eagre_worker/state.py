@@ -1,0 +1,464 @@
+"""Keyed state in the worker: PySpark's ``StatefulProcessor``, its state in the JVM's store.
+
+A call brings the key's values along; lists, maps and timers are asked for when they are used. All
+changes stay here until the call has ended well and go back with its answer, so that a row that
+raises leaves no trace.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as T
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
+
+from eagre_worker.codec import WrongTypeError, field_values, row_codec
+from eagre_worker.wire import Blocks, Wire, block
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+SOURCE = "_source"
+
+_CALL = struct.Struct("<Bqq")
+_COUNT = struct.Struct("<I")
+_TIME = struct.Struct("<q")
+_FLAG = struct.Struct("<B")
+_OP = struct.Struct("<BB")
+
+_ROWS, _TIMER, _INITIAL, _PING = 1, 2, 3, 0
+_DONE, _ASK = b"\0", b"\1"
+_ASK_LIST, _ASK_ENTRY, _ASK_MAP, _ASK_TIMERS = range(4)
+(
+    _UPDATE,
+    _CLEAR,
+    _LIST_PUT,
+    _LIST_APPEND,
+    _LIST_CLEAR,
+    _MAP_PUT,
+    _MAP_REMOVE,
+    _MAP_CLEAR,
+    _TIMER_SET,
+    _TIMER_DELETE,
+) = range(10)
+
+
+class Rows:
+    """The rows of one schema: bytes to a Row, and a user's tuple, list, dict or Row to bytes."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        kind = T.StructType.fromJson(schema)
+        self._decode, self._encode = row_codec(kind)
+        self._fields = field_values(kind)
+
+    def decode(self, data: bytes) -> T.Row:
+        """Read one."""
+        return self._decode(data, 0)[0]
+
+    def encode(self, value: Any) -> bytes:  # noqa: ANN401  (checked here)
+        """Write one."""
+        if value is None:
+            raise WrongTypeError("a state cannot be None; clear() removes it")
+        return self._encode(self._fields(value))
+
+
+class Session:
+    """What one call has read and changed so far."""
+
+    def __init__(self) -> None:
+        self.wire: Wire | None = None
+        self.updates: list[bytes] = []
+
+    def ask(self, op: int, index: int, argument: bytes = b"") -> Blocks:
+        """Ask the JVM for more of the key's state."""
+        if self.wire is None:
+            raise RuntimeError("state can only be used while rows or timers are handled")
+        self.wire.send(_ASK, _OP.pack(op, index), argument)
+        return Blocks(self.wire.receive())
+
+    def change(self, op: int, index: int, argument: bytes = b"") -> None:
+        """Note a change."""
+        self.updates.append(_OP.pack(op, index) + argument)
+
+
+class Variable:
+    """What all state variables have: a place in the session, and a past to go back to."""
+
+    def __init__(self, session: Session, index: int, spec: dict[str, Any]) -> None:
+        self._session = session
+        self._index = index
+        self._rows = Rows(spec["schema"])
+
+    def forget(self) -> None:
+        """Begin a call."""
+        raise NotImplementedError
+
+    def saved(self) -> Any:  # noqa: ANN401  (each variable's own)
+        """Give what ``restore`` takes."""
+        raise NotImplementedError
+
+    def restore(self, saved: Any) -> None:  # noqa: ANN401  (as above)
+        """Undo what came after ``saved``."""
+        raise NotImplementedError
+
+
+class Value(Variable):
+    """``ValueState``: it came with the call."""
+
+    def load(self, data: bytes | None) -> None:
+        """Take what came with the call."""
+        self._data = data
+
+    def forget(self) -> None:
+        """Begin a call; ``load`` follows."""
+        self._data: bytes | None = None
+
+    def saved(self) -> Any:  # noqa: ANN401
+        """Give what ``restore`` takes."""
+        return self._data
+
+    def restore(self, saved: Any) -> None:  # noqa: ANN401
+        """Undo what came after ``saved``."""
+        self._data = saved
+
+    def exists(self) -> bool:
+        """Tell whether the key has a value."""
+        return self._data is not None
+
+    def get(self) -> T.Row | None:
+        """Give the key's value, or None."""
+        return None if self._data is None else self._rows.decode(self._data)
+
+    def update(self, newValue: Any) -> None:  # noqa: ANN401, N803  (PySpark's name)
+        """Set the key's value."""
+        self._data = self._rows.encode(newValue)
+        self._session.change(_UPDATE, self._index, block(self._data))
+
+    def clear(self) -> None:
+        """Remove the key's value."""
+        self._data = None
+        self._session.change(_CLEAR, self._index)
+
+
+class List(Variable):
+    """``ListState``: what it holds is only asked for when it is read."""
+
+    def forget(self) -> None:
+        """Begin a call."""
+        self._known: list[bytes] | None = None
+        self._more: list[bytes] = []
+
+    def saved(self) -> Any:  # noqa: ANN401
+        """Give what ``restore`` takes."""
+        return self._known, list(self._more)
+
+    def restore(self, saved: Any) -> None:  # noqa: ANN401
+        """Undo what came after ``saved``."""
+        self._known, self._more = saved
+
+    def _all(self) -> list[bytes]:
+        if self._known is None:
+            reply = self._session.ask(_ASK_LIST, self._index)
+            self._known = [reply.block() for _ in range(reply.take(_COUNT)[0])]
+        return self._known + self._more
+
+    def exists(self) -> bool:
+        """Tell whether the key has elements."""
+        return bool(self._more) or bool(self._all())
+
+    def get(self) -> Iterator[T.Row]:
+        """Give the key's elements."""
+        return map(self._rows.decode, self._all())
+
+    def put(self, newState: Iterable[Any]) -> None:  # noqa: N803  (PySpark's name)
+        """Replace the key's elements."""
+        encoded = self._encoded(newState)
+        self._known, self._more = encoded, []
+        self._session.change(_LIST_PUT, self._index, _blocks(encoded))
+
+    def appendValue(self, newState: Any) -> None:  # noqa: ANN401, N802, N803
+        """Add an element."""
+        self.appendList([newState])
+
+    def appendList(self, newState: Iterable[Any]) -> None:  # noqa: N802, N803
+        """Add elements."""
+        more = self._encoded(newState)
+        self._more = self._more + more
+        self._session.change(_LIST_APPEND, self._index, _blocks(more))
+
+    def clear(self) -> None:
+        """Remove the key's elements."""
+        self._known, self._more = [], []
+        self._session.change(_LIST_CLEAR, self._index)
+
+    def _encoded(self, values: Iterable[Any]) -> list[bytes]:
+        encoded = [self._rows.encode(value) for value in values]
+        if not encoded:
+            raise ValueError("a list state takes no empty list; clear() removes it")
+        return encoded
+
+
+class Map(Variable):
+    """``MapState``: entries as they are asked for, all of them when they are walked through."""
+
+    def __init__(self, session: Session, index: int, spec: dict[str, Any]) -> None:
+        super().__init__(session, index, spec)
+        self._keys = Rows(spec["key"])
+
+    def forget(self) -> None:
+        """Begin a call."""
+        self._known: dict[bytes, bytes | None] = {}
+        self._complete = False
+
+    def saved(self) -> Any:  # noqa: ANN401
+        """Give what ``restore`` takes."""
+        return dict(self._known), self._complete
+
+    def restore(self, saved: Any) -> None:  # noqa: ANN401
+        """Undo what came after ``saved``."""
+        self._known, self._complete = saved
+
+    def _entry(self, key: Any) -> bytes | None:  # noqa: ANN401  (checked by the codec)
+        name = self._keys.encode(key)
+        if name not in self._known and not self._complete:
+            reply = self._session.ask(_ASK_ENTRY, self._index, block(name))
+            self._known[name] = reply.block() if reply.take(_FLAG)[0] else None
+        return self._known.get(name)
+
+    def _all(self) -> dict[bytes, bytes]:
+        if not self._complete:
+            reply = self._session.ask(_ASK_MAP, self._index)
+            pairs = [(reply.block(), reply.block()) for _ in range(reply.take(_COUNT)[0])]
+            self._known = {**dict(pairs), **self._known}
+            self._complete = True
+        return {name: value for name, value in self._known.items() if value is not None}
+
+    def exists(self) -> bool:
+        """Tell whether the key has entries."""
+        return bool(self._all())
+
+    def getValue(self, key: Any) -> T.Row | None:  # noqa: ANN401, N802
+        """Give the value of an entry, or None."""
+        value = self._entry(key)
+        return None if value is None else self._rows.decode(value)
+
+    def containsKey(self, key: Any) -> bool:  # noqa: ANN401, N802
+        """Tell whether there is such an entry."""
+        return self._entry(key) is not None
+
+    def updateValue(self, key: Any, value: Any) -> None:  # noqa: ANN401, N802
+        """Set an entry."""
+        name, data = self._keys.encode(key), self._rows.encode(value)
+        self._known[name] = data
+        self._session.change(_MAP_PUT, self._index, block(name) + block(data))
+
+    def iterator(self) -> Iterator[tuple[T.Row, T.Row]]:
+        """Give all entries."""
+        pairs = list(self._all().items())
+        return ((self._keys.decode(name), self._rows.decode(value)) for name, value in pairs)
+
+    def keys(self) -> Iterator[T.Row]:
+        """Give the keys of all entries."""
+        return map(self._keys.decode, list(self._all()))
+
+    def values(self) -> Iterator[T.Row]:
+        """Give the values of all entries."""
+        return map(self._rows.decode, list(self._all().values()))
+
+    def removeKey(self, key: Any) -> None:  # noqa: ANN401, N802
+        """Remove an entry."""
+        name = self._keys.encode(key)
+        self._known[name] = None
+        self._session.change(_MAP_REMOVE, self._index, block(name))
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._known, self._complete = {}, True
+        self._session.change(_MAP_CLEAR, self._index)
+
+
+_KINDS: dict[str, type[Variable]] = {"value": Value, "list": List, "map": Map}
+
+
+class Handle:
+    """What ``init`` gets: PySpark's ``StatefulProcessorHandle``, over the bridge."""
+
+    def __init__(self, session: Session, variables: Sequence[dict[str, Any]]) -> None:
+        self._session = session
+        self._specs = {spec["name"]: (index, spec) for index, spec in enumerate(variables)}
+        self.variables: list[Variable | None] = [None] * len(variables)
+
+    def _variable(self, kind: str, name: str) -> Any:  # noqa: ANN401  (one of three classes)
+        index, spec = self._specs.get(name, (-1, {"kind": None}))
+        if spec["kind"] != kind:
+            raise RuntimeError(
+                f"init asks for the {kind} state {name!r}, which it did not when the pipeline was "
+                "built: it must ask for the same variables each time"
+            )
+        made = _KINDS[kind](self._session, index, spec)
+        made.forget()
+        self.variables[index] = made
+        return made
+
+    def getValueState(self, stateName: str, *_: Any, **__: Any) -> Value:  # noqa: ANN401, N802, N803
+        """Give a value state."""
+        return self._variable("value", stateName)  # type: ignore[no-any-return]
+
+    def getListState(self, stateName: str, *_: Any, **__: Any) -> List:  # noqa: ANN401, N802, N803
+        """Give a list state."""
+        return self._variable("list", stateName)  # type: ignore[no-any-return]
+
+    def getMapState(self, stateName: str, *_: Any, **__: Any) -> Map:  # noqa: ANN401, N802, N803
+        """Give a map state."""
+        return self._variable("map", stateName)  # type: ignore[no-any-return]
+
+    def deleteIfExists(self, stateName: str) -> None:  # noqa: N802, N803
+        """Do nothing: the JVM removed it when it opened the store."""
+
+    def registerTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803
+        """Set a timer for the key."""
+        self._session.change(_TIMER_SET, 0, _TIME.pack(int(expiryTimestampMs)))
+
+    def deleteTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803
+        """Remove a timer of the key."""
+        self._session.change(_TIMER_DELETE, 0, _TIME.pack(int(expiryTimestampMs)))
+
+    def listTimers(self) -> Iterator[int]:  # noqa: N802
+        """Give the key's timers."""
+        reply = self._session.ask(_ASK_TIMERS, 0)
+        timers = {reply.take(_TIME)[0] for _ in range(reply.take(_COUNT)[0])}
+        for update in self._session.updates:
+            (op, _), time = _OP.unpack_from(update), update[_OP.size :]
+            if op == _TIMER_SET:
+                timers.add(_TIME.unpack(time)[0])
+            elif op == _TIMER_DELETE:
+                timers.discard(_TIME.unpack(time)[0])
+        return iter(sorted(timers))
+
+
+class Processing:
+    """A stateful processor at work."""
+
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        processor: Any,  # noqa: ANN401  (the user's StatefulProcessor)
+        memory: Any,  # noqa: ANN401  (serve.Memory)
+        reason: Callable[[str, BaseException], str],
+    ) -> None:
+        self._name = spec["names"][0]
+        self._processor = processor
+        self._memory = memory
+        self._reason = reason
+        self._session = Session()
+        self._handle = Handle(self._session, spec["variables"])
+        self._values = [i for i, v in enumerate(spec["variables"]) if v["kind"] == "value"]
+        self._decode_key = row_codec(T.StructType.fromJson(spec["key"]), rows=False)[0]
+        self._input = Rows(spec["arguments"][0])
+        self._initial = Rows(spec["initial"]) if spec["initial"] else None
+        self._output = Rows(spec["returns"])
+        self._carried = spec["carries_source"]
+        processor.init(self._handle)
+
+    def answer(self, wire: Wire, message: bytes) -> None:
+        """Answer one call."""
+        call = Blocks(message)
+        kind, now, watermark = call.take(_CALL)
+        if kind == _PING:
+            wire.send(_DONE, _FLAG.pack(0), _COUNT.pack(0) * 3)
+            return
+        self._begin(wire, call)
+        key, _ = self._decode_key(call.block(), 0)
+        times = TimerValues(now, watermark)
+        if kind == _ROWS:
+            rows = [call.block() for _ in range(call.take(_COUNT)[0])]
+            outputs, failures = self._rows(key, rows, times)
+        elif kind == _TIMER:
+            expiry = ExpiredTimerInfo(call.take(_TIME)[0])
+            handle = self._processor.handleExpiredTimer
+            outputs, failures = self._guarded(lambda: handle(key, times, expiry), [None], 0)
+        else:
+            assert self._initial is not None
+            state = self._initial.decode(call.block())
+            handle = self._processor.handleInitialState
+            outputs, failures = self._guarded(lambda: handle(key, state, times), [None], 0)
+        self._done(wire, outputs, failures)
+
+    def _begin(self, wire: Wire, call: Blocks) -> None:
+        self._session.wire = wire
+        self._session.updates = []
+        for variable in self._handle.variables:
+            if variable is not None:
+                variable.forget()
+        for index in self._values:
+            data = call.block() if call.take(_FLAG)[0] else None
+            variable = self._handle.variables[index]
+            if isinstance(variable, Value):
+                variable.load(data)
+
+    def _done(self, wire: Wire, outputs: list[bytes], failures: list[tuple[int, str]]) -> None:
+        self._session.wire = None
+        told = [_COUNT.pack(index) + block(text.encode()) for index, text in failures]
+        wire.send(
+            _DONE,
+            _FLAG.pack(self._memory.exhausted()),
+            *(_COUNT.pack(len(told)), *told),
+            *(_COUNT.pack(len(self._session.updates)), *self._session.updates),
+            _blocks(outputs),
+        )
+
+    def _rows(
+        self, key: Any, data: Sequence[bytes], times: TimerValues  # noqa: ANN401
+    ) -> tuple[list[bytes], list[tuple[int, str]]]:
+        """Handle all rows in one call; if that raises, row by row, to find which."""
+        outputs, failures = self._handled(key, data, times, 0)
+        if not failures or len(data) == 1:
+            return outputs, failures
+        each = [self._handled(key, [row], times, i) for i, row in enumerate(data)]
+        return [o for outs, _ in each for o in outs], [f for _, fails in each for f in fails]
+
+    def _handled(
+        self, key: Any, data: Sequence[bytes], times: TimerValues, first: int  # noqa: ANN401
+    ) -> tuple[list[bytes], list[tuple[int, str]]]:
+        last: list[T.Row | None] = [None]
+
+        def rows() -> Iterator[T.Row]:
+            for item in data:
+                last[0] = self._input.decode(item)
+                yield last[0]
+
+        handle = self._processor.handleInputRows
+        return self._guarded(lambda: handle(key, rows(), times), last, first)
+
+    def _guarded(
+        self, call: Callable[[], Iterable[Any] | None], last: list[T.Row | None], index: int
+    ) -> tuple[list[bytes], list[tuple[int, str]]]:
+        """Call, and undo everything if it raises."""
+        variables = [v for v in self._handle.variables if v is not None]
+        before = [variable.saved() for variable in variables]
+        mark = len(self._session.updates)
+        try:
+            return [self._encoded(row, last[0]) for row in call() or ()], []
+        except ConnectionError:
+            raise
+        except Exception as error:  # noqa: BLE001  (the row's, not the worker's)
+            if isinstance(error, MemoryError):
+                self._memory.failed = True
+            for variable, saved in zip(variables, before, strict=True):
+                variable.restore(saved)
+            del self._session.updates[mark:]
+            return [], [(index, self._reason(self._name, error))]
+
+    def _encoded(self, row: Any, last: T.Row | None) -> bytes:  # noqa: ANN401
+        if not self._carried:
+            return self._output.encode(row)
+        origin = None if last is None else last[SOURCE]
+        if isinstance(row, dict):
+            return self._output.encode({**row, SOURCE: origin})
+        return self._output.encode((*row, origin))
+
+
+def _blocks(items: Sequence[bytes]) -> bytes:
+    return b"".join(itertools.chain([_COUNT.pack(len(items))], map(block, items)))

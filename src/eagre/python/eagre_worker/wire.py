@@ -1,0 +1,74 @@
+"""Messages between the JVM and a worker: each behind its length, over a Unix socket."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
+
+_LENGTH = struct.Struct("<I")
+_CHUNK = 1 << 16
+
+
+class Wire:
+    """One connection, as messages."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._rest = b""
+
+    def receive(self) -> bytes:
+        """Wait for a message.
+
+        Raises:
+            ConnectionError: The JVM closed the connection.
+        """
+        data = self._rest or self._more()
+        while len(data) < _LENGTH.size:
+            data += self._more()
+        end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
+        if len(data) < end:
+            parts, size = [data], len(data)
+            while size < end:
+                parts.append(self._more())
+                size += len(parts[-1])
+            data = b"".join(parts)
+        self._rest = data[end:]
+        return data[_LENGTH.size : end]
+
+    def send(self, *parts: bytes) -> None:
+        """Send a message."""
+        body = b"".join(parts)
+        self._connection.sendall(_LENGTH.pack(len(body)) + body)
+
+    def _more(self) -> bytes:
+        data = self._connection.recv(_CHUNK)
+        if not data:
+            raise ConnectionResetError("the JVM closed the connection")
+        return data
+
+
+class Blocks:
+    """Reads blocks of bytes behind their lengths, and numbers, from a message."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.pos = 0
+
+    def block(self) -> bytes:
+        """Take bytes that stand behind their length."""
+        start = self.pos + _LENGTH.size
+        self.pos = start + _LENGTH.unpack_from(self.data, self.pos)[0]
+        return self.data[start : self.pos]
+
+    def take(self, layout: struct.Struct) -> tuple[int, ...]:
+        """Take numbers."""
+        self.pos += layout.size
+        return layout.unpack_from(self.data, self.pos - layout.size)
+
+
+def block(data: bytes) -> bytes:
+    """Put the length before bytes."""
+    return _LENGTH.pack(len(data)) + data

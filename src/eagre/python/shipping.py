@@ -1,0 +1,83 @@
+"""How functions reach the workers: pickled, with the interpreter and the path to run them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eagre.errors import SettingsError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pyspark.sql import SparkSession
+
+
+def by_value(module: ModuleType) -> None:
+    """Ship a module's functions themselves, not only their names: workers need not import it."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(module)
+
+
+def pickled(what: Any, name: str) -> bytes:  # noqa: ANN401  (a function or a processor)
+    """Pickle what the user gave.
+
+    Raises:
+        SettingsError: It cannot be.
+    """
+    from pyspark import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps(what))
+    except Exception as error:
+        raise SettingsError(
+            "FUNCTION_NOT_PICKLABLE",
+            f"{name} cannot be sent to a worker: {str(error).strip() or type(error).__name__}.",
+            hint="open connections, locks, sessions and models inside the function, once: for "
+            "example in a helper with @functools.cache.",
+        ) from None
+
+
+def interpreter(spark: SparkSession) -> tuple[str, list[str]]:
+    """Give the Python that workers run, and what they search for modules before its own."""
+    if is_local(spark):
+        return sys.executable, [str(Path(entry or os.curdir).resolve()) for entry in sys.path]
+    stated = spark.conf.get("spark.pyspark.python", None)
+    return stated or os.environ.get("PYSPARK_PYTHON") or "python3", []
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Tell whether workers run beside the driver, in its own JVM."""
+    master = str(spark.sparkContext.master)
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def ship_modules(spark: SparkSession, folder: Path) -> tuple[str, ...]:
+    """Send the modules that an app imported from its own folder to the executors.
+
+    Returns:
+        Their names.
+    """
+    own = {
+        name: Path(module.__file__)
+        for name, module in list(sys.modules.items())
+        if getattr(module, "__file__", None) and _is_own(Path(str(module.__file__)), folder)
+    }
+    if not own or is_local(spark):
+        return ()
+    archive = Path(tempfile.mkdtemp(prefix="eagre-")) / "app_modules.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in own.values():
+            packed.write(path, path.resolve().relative_to(folder.resolve()))
+    spark.sparkContext.addPyFile(str(archive))
+    return tuple(sorted(own))
+
+
+def _is_own(path: Path, folder: Path) -> bool:
+    inside = path.suffix == ".py" and path.resolve().is_relative_to(folder.resolve())
+    return inside and "site-packages" not in path.parts
