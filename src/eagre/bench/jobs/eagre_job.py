@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import eagre_python
 from pyspark.sql import DataFrame
 from semantics import SEMANTICS
 from transforms import schema, transform
@@ -18,4 +19,6 @@ results = eg.Kafka(job["sink"], key=SEMANTICS[job["workload"]].slot[0])
 @eg.pipeline(source=events, sink=results)
 def bench(df: DataFrame) -> DataFrame:
     """Run the workload that the job names."""
+    if job["workload"] == "python-map":
+        return eagre_python.python_map(df, os.environ["EAGRE_BENCH_VARIANT"])
     return transform(df, job["workload"], job["merchants"])

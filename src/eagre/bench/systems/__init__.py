@@ -4,7 +4,13 @@ from eagre.bench.systems.base import Command, Job, System
 from eagre.bench.systems.floor import Floor
 from eagre.bench.systems.java import Flink, KafkaStreams
 from eagre.bench.systems.python import Bytewax, PyFlink, Quix
-from eagre.bench.systems.spark import Eagre, SparkDefaults, SparkMicroBatch
+from eagre.bench.systems.spark import (
+    Eagre,
+    EagreBatch,
+    EagreSql,
+    SparkDefaults,
+    SparkMicroBatch,
+)
 from eagre.errors import BenchError
 
 SYSTEMS: dict[str, System] = {
@@ -12,6 +18,8 @@ SYSTEMS: dict[str, System] = {
     for system in (
         Floor(),
         Eagre(),
+        EagreBatch(),
+        EagreSql(),
         SparkDefaults(),
         SparkMicroBatch(),
         Flink(),

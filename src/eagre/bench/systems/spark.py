@@ -32,13 +32,10 @@ class Eagre(System):
     name = "eagre"
     title = "Eagre, real time"
     checkpoints = "commits/[0-9]*"
+    variant = "bridge"
 
     def __init__(self, overrides: dict[str, str] | None = None) -> None:
         self._overrides = overrides or {}
-
-    def refusal(self, workload: str) -> str:
-        """Python in the stream is not there yet."""
-        return "Eagre runs no Python in real time yet" if workload.startswith("python") else ""
 
     def settings(self, job: Job) -> dict[str, str]:
         """The latency profile, which Eagre sets by itself."""
@@ -52,9 +49,33 @@ class Eagre(System):
             *(f"{JOBS / 'eagre_job.py'}:bench", "--mode", "real-time"),
             *("--every", f"{job.epoch_ms} ms", "--brokers", job.brokers),
             *("--checkpoint", f"{job.state}/checkpoint", "--from", "earliest"),
-            environment={"EAGRE_BENCH_JOB": str(path)},
+            environment={"EAGRE_BENCH_JOB": str(path), "EAGRE_BENCH_VARIANT": self.variant},
             settings={**slow(job), **self._overrides},
         )
+
+
+class EagreBatch(Eagre):
+    """The Python function as one of lists."""
+
+    name = "eagre-batch"
+    title = "Eagre, Python in lists"
+    variant = "batch"
+
+    def refusal(self, workload: str) -> str:
+        """Only a map can be asked for in lists."""
+        return "" if workload == "python-map" else "only python-map has a function of lists"
+
+
+class EagreSql(Eagre):
+    """The Python function as an SQL expression: what the bridge itself costs is the difference."""
+
+    name = "eagre-sql"
+    title = "Eagre, the same in SQL"
+    variant = "sql"
+
+    def refusal(self, workload: str) -> str:
+        """Only the map can be said in SQL."""
+        return "" if workload == "python-map" else "only python-map has a counterpart in SQL"
 
 
 class _Plain(System):
