@@ -7,7 +7,7 @@ from eagre.broker import EmbeddedBroker
 from eagre.errors import EagreError
 from eagre.pipeline import Pipeline, pipeline
 from eagre.preflight import check
-from eagre.python import batch_udf, flat_map, udf
+from eagre.python import batch_udf, flat_map, transform_with_state, udf
 from eagre.session import configure, session
 from eagre.sources import Kafka
 
@@ -25,5 +25,6 @@ __all__ = [
     "flat_map",
     "pipeline",
     "session",
+    "transform_with_state",
     "udf",
 ]

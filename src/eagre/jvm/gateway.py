@@ -11,7 +11,8 @@ from eagre.errors import JvmError
 from eagre.jvm.companion import check_version
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.group import GroupedData
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -50,6 +51,28 @@ def function_column(
     return ClassicColumn(
         bridge.column(name, bytearray(code), returns, options, arguments._jc)  # noqa: SLF001
     )
+
+
+def transform_with_state(
+    spark: SparkSession,
+    grouped: GroupedData,
+    initial: GroupedData | None,
+    code: bytes,
+    declared: str,
+    output: str,
+    time_mode: str,
+    options: str,
+    tick_ms: int,
+) -> DataFrame:
+    """Give the results of a Python processor in Spark's own operator."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    groups = grouped._jgd  # noqa: SLF001  (PySpark offers no public way, here and below)
+    first = initial._jgd if initial is not None else None  # noqa: SLF001
+    rows = _bridge(spark).transform(
+        groups, first, bytearray(code), declared, output, time_mode, options, tick_ms
+    )
+    return ClassicDataFrame(rows, spark)
 
 
 def warm_workers(spark: SparkSession, options: str) -> None:

@@ -1,5 +1,6 @@
 """Python functions inside a stream, at a millisecond, in every mode."""
 
 from eagre.python.functions import batch_udf, flat_map, udf
+from eagre.python.state import transform_with_state
 
-__all__ = ["batch_udf", "flat_map", "udf"]
+__all__ = ["batch_udf", "flat_map", "transform_with_state", "udf"]

@@ -21,4 +21,6 @@ def bench(df: DataFrame) -> DataFrame:
     """Run the workload that the job names."""
     if job["workload"] == "python-map":
         return eagre_python.python_map(df, os.environ["EAGRE_BENCH_VARIANT"])
+    if job["workload"] == "python-state":
+        return eagre_python.python_state(df)
     return transform(df, job["workload"], job["merchants"])

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from semantics import python_state as step
 from semantics import risk
 
 import eagre as eg
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from collections.abc import Iterator
+
+    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
 VARIANTS = ("bridge", "batch", "sql")
 
@@ -40,3 +45,36 @@ def in_sql() -> Column:
     weight = 0.9 * F.log1p(F.col("amount") / 1000)
     evidence = weight - 2.5 + 0.4 * F.sin(digits.cast("double"))
     return F.bround(1000 / (1 + F.exp(-evidence))).cast("int")
+
+
+class Deviation(StatefulProcessor):
+    """How far each payment lies from the card's mean."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Keep the mean in one value."""
+        self._kept = handle.getValueState("kept", "n LONG, mean DOUBLE, squares DOUBLE")
+
+    def handleInputRows(  # noqa: N802  (PySpark's name)
+        self,
+        key: tuple[str],
+        rows: Iterator[Row],
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[tuple[Any, ...]]:
+        """Score a card's payments, in their order."""
+        del timerValues
+        known = self._kept.get()
+        state = {"n": known[0], "mean": known[1], "squares": known[2]} if known else {}
+        for row in rows:
+            result = step(state, {"card": key[0], "amount": row.amount}, {})[0]
+            yield result["card"], result["n"], result["score"]
+        self._kept.update((state["n"], state["mean"], state["squares"]))
+
+    def close(self) -> None:
+        """Nothing is left to do."""
+
+
+def python_state(df: DataFrame) -> DataFrame:
+    """Keep state in Python."""
+    return eg.transform_with_state(
+        df.groupBy("card"), Deviation(), "card STRING, n LONG, score LONG"
+    )

@@ -3,8 +3,12 @@ package dev.eagre.python;
 import java.io.IOException;
 import java.util.List;
 import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.classic.RelationalGroupedDataset;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
 
 /** What the Python package calls. */
 public final class Bridge {
@@ -15,6 +19,27 @@ public final class Bridge {
         FunctionSpec spec = new FunctionSpec(name, code, DataType.fromJson(returns).asNullable(), options);
         return ExpressionUtils.column(
                 new PythonFunction(spec, Plans.sequence(List.of(ExpressionUtils.expression(arguments)))));
+    }
+
+    /**
+     * Rows of a stateful processor.
+     *
+     * @param initial the initial state, grouped; or null
+     * @param declared the state variables, as JSON
+     * @param output the columns of its results, as JSON
+     * @param tickMs how often an idle partition looks at its timers; 0 for never
+     */
+    public static Dataset<Row> transform(
+            RelationalGroupedDataset grouped,
+            RelationalGroupedDataset initial,
+            byte[] code,
+            String declared,
+            String output,
+            String timeMode,
+            String options,
+            long tickMs) {
+        StructType type = (StructType) DataType.fromJson(output).asNullable();
+        return Stateful.transform(grouped, initial, code, declared, type, timeMode, options, tickMs);
     }
 
     /** Starts what the workers of this JVM are forked from, in the background. */

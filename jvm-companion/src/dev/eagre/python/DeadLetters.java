@@ -1,10 +1,16 @@
 package dev.eagre.python;
 
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.Future;
 import org.apache.spark.SparkException;
 
@@ -16,8 +22,11 @@ final class DeadLetters {
     private static final String CLIENTS = "org.apache.kafka.clients.";
     private static final String BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer";
 
+    private static final long BLOCK_MS = 15_000;
+
     private final Options options;
     private final List<Future<?>> sent = new ArrayList<>();
+    private final Set<String> known = new HashSet<>();
     private Object producer;
 
     DeadLetters(Options options) {
@@ -28,6 +37,7 @@ final class DeadLetters {
     void send(String topic, String reason, String position) {
         try {
             if (producer == null) open();
+            if (known.add(topic)) create(topic);
             Class<?> recordClass = load(CLIENTS + "producer.ProducerRecord");
             Object record = recordClass
                     .getConstructor(String.class, Object.class, Object.class)
@@ -48,8 +58,25 @@ final class DeadLetters {
         settings.put("key.serializer", BYTES);
         settings.put("value.serializer", BYTES);
         settings.put("linger.ms", "0");
+        settings.put("max.block.ms", String.valueOf(BLOCK_MS));
         Class<?> type = load(CLIENTS + "producer.KafkaProducer");
         producer = type.getConstructor(Map.class).newInstance(settings);
+    }
+
+    /** Creates the topic unless it is there; a cluster that creates topics by itself may refuse. */
+    private void create(String topic) throws ReflectiveOperationException {
+        Class<?> adminClass = load(CLIENTS + "admin.Admin");
+        Object fresh = load(CLIENTS + "admin.NewTopic")
+                .getConstructor(String.class, Optional.class, Optional.class)
+                .newInstance(topic, Optional.empty(), Optional.empty());
+        Object admin = adminClass.getMethod("create", Map.class).invoke(null, options.producer());
+        try (AutoCloseable closing = (AutoCloseable) admin) {
+            Object result = adminClass.getMethod("createTopics", Collection.class).invoke(closing, List.of(fresh));
+            Object all = result.getClass().getMethod("all").invoke(result);
+            ((Future<?>) all).get(BLOCK_MS, MILLISECONDS);
+        } catch (Exception error) {
+            // It exists, or it is the cluster's to create; if not, the flush tells.
+        }
     }
 
     private static void header(Object headers, String name, String value) throws ReflectiveOperationException {

@@ -35,7 +35,12 @@ final class Plans {
 
     /** What a step does with the rows of a partition. */
     abstract static class Step extends AbstractFunction1<Iterator<Object>, Iterator<Object>>
-            implements Serializable {}
+            implements Serializable {
+        /** Whether any column of the rows it gives may be null, whatever the plan says. */
+        boolean empties() {
+            return false;
+        }
+    }
 
     /**
      * Puts a step over a plan.
@@ -48,7 +53,7 @@ final class Plans {
         List<Attribute> columns = attributes(plan);
         StructType shape = new StructType();
         for (Attribute column : columns) {
-            shape = shape.add(column.name(), column.dataType(), column.nullable());
+            shape = shape.add(column.name(), column.dataType(), column.nullable() || step.empties());
         }
         for (Attribute column : added) {
             shape = shape.add(column.name(), column.dataType(), column.nullable());

@@ -1,0 +1,210 @@
+"""Keyed state in Python: PySpark's ``StatefulProcessor``, in real time and in every other mode."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from eagre.errors import SettingsError
+from eagre.jvm import gateway
+from eagre.python.functions import Limits, OnError, options, row_type
+from eagre.python.shipping import pickled
+from eagre.sources import SOURCE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.group import GroupedData
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+    from pyspark.sql.types import StructType
+
+TimeMode = Literal["none", "processing-time", "event-time"]
+
+TICK_MS = 50
+"""How often a partition without rows looks at its timers: how late a timer may be."""
+
+_SPARK_TIME = {
+    "none": "None",
+    "processing-time": "ProcessingTime",
+    "event-time": "EventTime",
+}
+
+
+def transform_with_state(
+    grouped: GroupedData,
+    processor: StatefulProcessor,
+    schema: str | StructType,
+    time_mode: TimeMode = "none",
+    *,
+    initial_state: GroupedData | None = None,
+    name: str | None = None,
+    timeout: str = "30 seconds",
+    memory: str = "1g",
+    on_error: OnError = "dead-letter",
+) -> DataFrame:
+    """Run an unchanged PySpark ``StatefulProcessor`` (its Row API) over each key's rows.
+
+    State lies in Spark's own store, in the checkpoint. In real time ``handleInputRows`` gets one
+    row for each call, in micro-batches all rows of a key in the batch: it may assume neither. A
+    call that fails changes no state.
+
+    >>> from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+    >>> class Count(StatefulProcessor):
+    ...     def init(self, handle):
+    ...         self.seen = handle.getValueState("seen", "n LONG")
+    ...
+    ...     def handleInputRows(self, key, rows, timerValues):
+    ...         for row in rows:
+    ...             n = (self.seen.get() or (0,))[0] + 1
+    ...             self.seen.update((n,))
+    ...             yield key[0], n
+    ...
+    ...     def close(self): ...
+    >>> transform_with_state(df.groupBy("card"), Count(), "card STRING, n LONG")  # doctest: +SKIP
+
+    Args:
+        grouped: ``df.groupBy(...)``. Where its rows have ``_source``, results get that of the row
+            that they came from.
+        processor: The processor.
+        schema: The columns of the results.
+        time_mode: ``none``; ``processing-time`` for TTL and timers by the wall clock, which fire
+            within about 50 ms, also where no rows come; ``event-time`` for timers by the
+            watermark, which moves at epoch boundaries.
+        initial_state: A static DataFrame, grouped alike, for ``handleInitialState``.
+        name: What to call it in messages, if not by its class.
+        timeout: How long a call may take.
+        memory: How much memory a worker may use.
+        on_error: What becomes of a row whose call fails: ``dead-letter``, ``drop`` or ``fail``.
+
+    Raises:
+        SettingsError: The processor cannot be sent, or declares something that cannot be.
+    """
+    if time_mode not in get_args(TimeMode):
+        raise SettingsError(
+            "TIME_MODE_UNKNOWN",
+            f"time_mode must be one of {', '.join(get_args(TimeMode))}, not {time_mode!r}.",
+        )
+    label = name or type(processor).__name__
+    code = pickled(processor, label)
+    df = grouped._df  # noqa: SLF001  (PySpark offers no public way)
+    spark = df.sparkSession
+    declared, output = declaration(code, label, time_mode), row_type(schema, label)
+    carried = SOURCE in df.columns and SOURCE not in output.names
+    if carried:
+        output = type(output)([*output.fields, df.schema[SOURCE]])
+    first = initial_state._df.schema.jsonValue() if initial_state else None  # noqa: SLF001
+    told = {
+        **declared,
+        "returns": output.jsonValue(),
+        "initial": first,
+        "carries_source": carried,
+    }
+    return gateway.transform_with_state(
+        spark,
+        grouped,
+        initial_state,
+        code,
+        json.dumps(told),
+        output.json(),
+        _SPARK_TIME[time_mode],
+        options(spark, "state", label, Limits(timeout, memory, on_error)),
+        TICK_MS if time_mode == "processing-time" and _has_timers(processor) else 0,
+    )
+
+
+def _has_timers(processor: StatefulProcessor) -> bool:
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor as Base
+
+    return type(processor).handleExpiredTimer is not Base.handleExpiredTimer
+
+
+def declaration(code: bytes, name: str, time_mode: TimeMode) -> dict[str, Any]:
+    """Run ``init`` on a copy, to learn the state variables.
+
+    Raises:
+        SettingsError: It raises, or declares something that cannot be.
+    """
+    from pyspark import cloudpickle
+
+    recorder = Recorder(name, time_mode)
+    copy = cloudpickle.loads(code)
+    try:
+        copy.init(recorder)
+        copy.close()
+    except SettingsError:
+        raise
+    except Exception as error:
+        raise SettingsError(
+            "PROCESSOR_INIT_RAISED", f"init of {name} raised {type(error).__name__}: {error}."
+        ) from error
+    return {"variables": recorder.variables, "deleted": recorder.deleted}
+
+
+class Recorder:
+    """The handle that ``init`` gets when the plan is made: it notes what is asked for."""
+
+    def __init__(self, name: str, time_mode: TimeMode) -> None:
+        self.variables: list[dict[str, Any]] = []
+        self.deleted: list[str] = []
+        self._name = name
+        self._ttl_allowed = time_mode == "processing-time"
+
+    def getValueState(  # noqa: N802  (PySpark's names, here and below)
+        self,
+        stateName: str,  # noqa: N803
+        schema: str | StructType,
+        ttlDurationMs: int | None = None,  # noqa: N803
+    ) -> None:
+        """Note a value state."""
+        self._note("value", stateName, schema, ttlDurationMs)
+
+    def getListState(  # noqa: N802
+        self,
+        stateName: str,  # noqa: N803
+        schema: str | StructType,
+        ttlDurationMs: int | None = None,  # noqa: N803
+    ) -> None:
+        """Note a list state."""
+        self._note("list", stateName, schema, ttlDurationMs)
+
+    def getMapState(  # noqa: N802
+        self,
+        stateName: str,  # noqa: N803
+        userKeySchema: str | StructType,  # noqa: N803
+        valueSchema: str | StructType,  # noqa: N803
+        ttlDurationMs: int | None = None,  # noqa: N803
+    ) -> None:
+        """Note a map state."""
+        self._note("map", stateName, valueSchema, ttlDurationMs, userKeySchema)
+
+    def deleteIfExists(self, stateName: str) -> None:  # noqa: N802, N803
+        """Note a state to be removed."""
+        self.deleted.append(stateName)
+
+    def _note(
+        self,
+        kind: str,
+        name: str,
+        schema: str | StructType,
+        ttl_ms: int | None,
+        key: str | StructType | None = None,
+    ) -> None:
+        if any(variable["name"] == name for variable in self.variables):
+            raise SettingsError(
+                "STATE_NAMED_TWICE", f"init of {self._name} asks twice for the state {name!r}."
+            )
+        if ttl_ms is not None and not self._ttl_allowed:
+            raise SettingsError(
+                "TTL_NEEDS_PROCESSING_TIME",
+                f"the state {name!r} of {self._name} has a TTL, which goes by the wall clock.",
+                hint='pass time_mode="processing-time".',
+            )
+        what = f"the state {name!r} of {self._name}"
+        self.variables.append(
+            {
+                "kind": kind,
+                "name": name,
+                "schema": row_type(schema, what).jsonValue(),
+                "key": row_type(key, what).jsonValue() if key is not None else None,
+                "ttl_ms": ttl_ms,
+            }
+        )
