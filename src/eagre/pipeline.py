@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from eagre.config import spark_interval
 from eagre.errors import SettingsError, raised
+from eagre.jvm import gateway
 from eagre.python.surroundings import DEAD_LETTERS, Surroundings, building
 from eagre.sinks import writer
 from eagre.sources import Kafka, Mode
@@ -100,7 +101,7 @@ class Pipeline:
 
         >>> query = score.start(spark, checkpoint="c", brokers="localhost:9092")  # doctest: +SKIP
         """
-        return self.writer(spark, **options).start()
+        return started(self.writer(spark, **options), options.get("mode", "real-time"))
 
     def __call__(self, *streams: DataFrame) -> DataFrame:
         """Apply the user's function, as if it had never been decorated."""
@@ -153,6 +154,26 @@ def pipeline(
         return Pipeline(name or function.__name__, sources, sink, function)
 
     return decorate
+
+
+def started(writer: DataStreamWriter, mode: Mode) -> StreamingQuery:
+    """Start a query; one that is to work off what is there comes to an end in any case.
+
+    With timers or TTL by the wall clock Spark runs batches without rows for ever.
+    """
+    df = writer._df  # noqa: SLF001  (PySpark offers no public way)
+    if mode != "available-now" or not gateway.goes_by_the_clock(df):
+        return writer.start()
+    conf = df.sparkSession.conf
+    before = conf.get(_EMPTY_BATCHES)
+    conf.set(_EMPTY_BATCHES, "false")
+    try:
+        return writer.start()
+    finally:
+        conf.set(_EMPTY_BATCHES, before)
+
+
+_EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 def trigger(mode: Mode, every: str | None = None) -> dict[str, Any]:

@@ -95,6 +95,12 @@ def ended(spark: SparkSession, query: StreamingQuery) -> bool:
     return bool(companion(spark, "SparkInternals").ended(_java_query(query)))
 
 
+def goes_by_the_clock(df: DataFrame) -> bool:
+    """Tell whether a query has timers or TTL by the wall clock."""
+    internals = companion(df.sparkSession, "SparkInternals")
+    return bool(internals.goesByTheClock(df._jdf))  # noqa: SLF001
+
+
 def consumer_lag(spark: SparkSession) -> dict[tuple[str, int], int]:
     """Records not yet fetched, by topic and partition, as this JVM's consumers know it now."""
     lags = companion(spark, "KafkaMetrics").lag()

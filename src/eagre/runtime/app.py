@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from eagre.errors import AppError, raised
 from eagre.pipeline import Pipeline
+from eagre.python.shipping import by_value
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -103,6 +104,7 @@ class App:
             raise
         except Exception as error:
             raise raised(error, str(path), "APP_RAISED", f"{self.path} cannot be loaded") from error
+        by_value(module)
         return module
 
     def _malformed(self, error: SyntaxError | ValueError) -> AppError:

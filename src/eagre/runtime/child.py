@@ -23,8 +23,9 @@ from eagre.config import interval_ms
 from eagre.delivery import Checkpoint
 from eagre.errors import EagreError, PipelineFailed, SettingsError
 from eagre.jvm import gateway
-from eagre.pipeline import DEFAULT_EVERY, Pipeline
+from eagre.pipeline import DEFAULT_EVERY, Pipeline, started
 from eagre.preflight import check
+from eagre.python.shipping import ship_modules
 from eagre.runtime.ground import Ground, prepare
 from eagre.runtime.spec import RunSpec
 from eagre.session import session
@@ -108,6 +109,7 @@ def run(spec: RunSpec, parent: Parent) -> None:
     app = spec.load()
     pipelines = app.pipelines()
     pipeline = app.choose(pipelines)[0]
+    ship_modules(spark, app.path.resolve().parent)
     parent.tell(
         "pipelines",
         names=[p.name for p in app.choose(pipelines)],
@@ -192,7 +194,7 @@ class Run:
             raise
         except Exception as error:
             raise self.pipeline.cannot_be_built(error) from error
-        query = writer.start()
+        query = started(writer, self.spec.mode)
         self.started = time.monotonic()
         self.parent.tell(
             "running",

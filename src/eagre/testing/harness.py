@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 EPOCH = "2 seconds"
 TIMEOUT_SECONDS = 60
+AFTERWARDS = 3
+"""Batches without rows after which a query that goes on by itself has nothing left to do."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,11 @@ class Harness:
 
     def _await_all(self, query: StreamingQuery, mode: Mode, ends: Offsets) -> None:
         if mode == "micro-batch":
-            query.processAllAvailable()
+            wait_until(
+                lambda: _settled(query, ends),
+                TIMEOUT_SECONDS,
+                f"the query did not work off all rows within {TIMEOUT_SECONDS} s",
+            )
         elif mode == "available-now":
             if not query.awaitTermination(TIMEOUT_SECONDS):
                 raise TimeoutError(f"the query did not end within {TIMEOUT_SECONDS} s")
@@ -192,6 +198,19 @@ def _extras(record: Record) -> dict[str, Any]:
 
 def _decoded(value: bytes | None, sink: Kafka) -> str | bytes | None:
     return value.decode() if value is not None and sink.format == "string" else value
+
+
+def _settled(query: StreamingQuery, ends: Offsets) -> bool:
+    """Tell whether all rows are worked off, and what their watermark or their timers set off.
+
+    Spark's ``processAllAvailable`` never returns where timers go by the wall clock: there is always
+    another batch.
+    """
+    if not _reached(query, ends):
+        return False
+    recent = query.recentProgress[-AFTERWARDS:]
+    idle = not query.status["isTriggerActive"] and not query.status["isDataAvailable"]
+    return idle or (len(recent) == AFTERWARDS and all(p.numInputRows == 0 for p in recent))
 
 
 def _reached(query: StreamingQuery, ends: Offsets) -> bool:

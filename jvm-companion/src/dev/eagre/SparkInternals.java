@@ -1,10 +1,16 @@
 package dev.eagre;
 
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
 import org.apache.spark.sql.execution.streaming.runtime.TERMINATED$;
 import org.apache.spark.sql.streaming.StreamingQuery;
+import org.apache.spark.sql.streaming.TimeMode;
+import scala.runtime.AbstractFunction1;
 
 /**
  * What a running query needs of Spark's private parts; {@link Preflight} has what its planning needs.
@@ -40,6 +46,23 @@ public final class SparkInternals {
     /** Where a query keeps its progress; the public API does not tell. */
     public static String checkpoint(StreamingQuery query) {
         return execution(query).resolvedCheckpointRoot();
+    }
+
+    /**
+     * Whether a query has state with timers or TTL by the wall clock: Spark then always has another
+     * batch to run, so that it never comes to an end by itself.
+     */
+    public static boolean goesByTheClock(Dataset<Row> rows) {
+        return ((org.apache.spark.sql.classic.Dataset<Row>) rows)
+                .queryExecution()
+                .analyzed()
+                .exists(new AbstractFunction1<>() {
+                    @Override
+                    public Object apply(LogicalPlan node) {
+                        return node instanceof TransformWithState state
+                                && state.timeMode().equals(TimeMode.ProcessingTime());
+                    }
+                });
     }
 
     private static StreamExecution execution(StreamingQuery query) {

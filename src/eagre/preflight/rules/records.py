@@ -57,7 +57,7 @@ def python_cost(facts: Facts) -> Iterator[Found]:
 
     In micro-batches that works, and costs CPU for each row: `python-map` beside `stateless` in
     `eagre bench run` shows how much on your machine. SQL expressions run inside the JVM at no extra
-    cost. In real time Spark refuses it (PYTHON_UDF).
+    cost. In real time Spark refuses it (PYTHON_UDF); `eg.udf` runs it there and here.
     """
     if facts.mode == "real-time":
         return
@@ -67,7 +67,7 @@ def python_cost(facts: Facts) -> Iterator[Found]:
             yield Found(
                 f"Python function {name}",
                 f"the Python function {name} runs outside the JVM.",
-                "write it in SQL expressions where its cost matters.",
+                "make it with eg.udf, or write it in SQL expressions, where its cost matters.",
                 line=e["line"],
             )
 

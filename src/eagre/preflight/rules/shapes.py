@@ -230,15 +230,18 @@ def source_twice(facts: Facts) -> Iterator[Found]:
 
 @rule("PYTHON_UDF", "error", REFUSED, ALLOWLIST)
 def python_udf(facts: Facts) -> Iterator[Found]:
-    """Open-source Real-Time Mode runs no Python functions.
+    """Open-source Real-Time Mode runs no Python functions of PySpark's own.
 
     With Spark's check switched off a UDF would give nothing until the epoch ends, since its runner
-    collects rows first. What works today:
+    collects rows first. Eagre's bridge runs the same function row by row, in every mode:
 
-    - the same in SQL expressions: `F.when`, `F.regexp_extract`, `F.transform`, `F.aggregate` and
-      several hundred more run inside the JVM at no extra cost;
-    - a table of answers, joined by broadcast, where the function is a look-up;
-    - the same file in micro-batches: `eagre run APP.py --mode micro-batch` runs the function as is.
+        score = eg.udf(function, "double")          # instead of F.udf(function, "double")
+        df.withColumn("risk", score("amount", "country"))
+
+    `eg.batch_udf` takes the place of a pandas UDF: the function gets lists of the rows that are
+    there. `docs/python.md` says what both cost. SQL expressions (`F.when`, `F.transform`,
+    `F.aggregate` and several hundred more) run inside the JVM at no extra cost; and the same file
+    runs as it is in micro-batches: `eagre run APP.py --mode micro-batch`.
     """
     functions = [e for e in facts.plan.expressions if e["kind"] == "python"]
     for node in _operators(facts, *PYTHON_UDF):
@@ -247,8 +250,8 @@ def python_udf(facts: Facts) -> Iterator[Found]:
         yield Found(
             f"Python function {named}",
             f"the Python function {named} cannot run in real time.",
-            "write it in SQL expressions (F.when, F.transform, ...), or run in micro-batches: "
-            "--mode micro-batch.",
+            "make it with eg.udf (or eg.batch_udf) instead, write it in SQL expressions, or run in "
+            "micro-batches: --mode micro-batch.",
             line=line,
         )
 
@@ -257,13 +260,16 @@ def python_udf(facts: Facts) -> Iterator[Found]:
 def python_map(facts: Facts) -> Iterator[Found]:
     """`mapInPandas`, `mapInArrow`, `applyInPandas` and Python table functions need a whole batch.
 
-    Use SQL expressions and `F.explode` for one row to many, or run in micro-batches.
+    `eg.flat_map(df, function, schema)` makes any number of rows of each row, in every mode;
+    `eg.batch_udf` gives a function the rows that are there as lists. Or use SQL expressions and
+    `F.explode`, or run in micro-batches.
     """
     for node in _operators(facts, *PYTHON_MAPS):
         yield Found(
             node.name,
             f"{node.name} collects rows for Python, and real time passes them one by one.",
-            "use SQL expressions and F.explode, or run in micro-batches: --mode micro-batch.",
+            "use eg.flat_map or eg.batch_udf, SQL expressions and F.explode, or run in "
+            "micro-batches: --mode micro-batch.",
             line=node.line,
         )
 
@@ -272,16 +278,17 @@ def python_map(facts: Facts) -> Iterator[Found]:
 def python_state(facts: Facts) -> Iterator[Found]:
     """`applyInPandasWithState` and PySpark's `transformWithState` run their state in Python.
 
-    In real time state lives in the JVM: aggregations, windows and `dropDuplicates` cover most of
-    what is written by hand (a running mean is `F.avg`, the last value is `F.max_by(value, at)`),
-    and a JVM `StatefulProcessor` covers the rest. Or run in micro-batches.
+    `eg.transform_with_state(df.groupBy("card"), processor, schema)` runs the same, unchanged
+    `StatefulProcessor` (its Row API) in every mode, with its state in Spark's own store; it needs a
+    checkpoint of its own. Aggregations, windows and `dropDuplicates` in the JVM cover much of what
+    is written by hand (a running mean is `F.avg`, the last value is `F.max_by(value, at)`).
     """
     for node in _operators(facts, *PYTHON_STATE):
         yield Found(
             node.name,
             f"{node.name} keeps its state through Python, which real time does not run.",
-            "use aggregations (F.max_by, F.collect_set, ...) per key, or run in micro-batches: "
-            "--mode micro-batch.",
+            "give the processor to eg.transform_with_state, use aggregations per key, or run in "
+            "micro-batches: --mode micro-batch.",
             line=node.line,
         )
 
