@@ -43,7 +43,6 @@ def main() -> None:
 def _end_with_the_jvm() -> None:
     while os.read(0, 1):
         pass
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.killpg(0, signal.SIGKILL)
 
 

@@ -287,14 +287,14 @@ def _struct(kind: T.DataType) -> Codec:
 
 def field_values(kind: T.StructType) -> Callable[[Any], Sequence[Any]]:
     """Give a function that finds a struct's fields in a Row, tuple, list, dict or object."""
-    names = kind.names
+    names, count = kind.names, len(kind.names)
 
     def fields(value: Any) -> Sequence[Any]:  # noqa: ANN401  (checked here)
-        if isinstance(value, T.Row) and getattr(value, "__from_dict__", False):
-            return [value[name] for name in names]
         if isinstance(value, (tuple, list)):
-            if len(value) != len(names):
-                raise WrongTypeError(f"{len(value)} fields where {len(names)} are declared")
+            if len(value) != count:
+                raise WrongTypeError(f"{len(value)} fields where {count} are declared")
+            if isinstance(value, T.Row) and value.__dict__.get("__from_dict__"):
+                return [value[name] for name in names]
             return value
         known = value if isinstance(value, dict) else getattr(value, "__dict__", None)
         if known is None:

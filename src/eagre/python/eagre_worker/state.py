@@ -7,6 +7,7 @@ raises leaves no trace.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import struct
 from typing import TYPE_CHECKING, Any
@@ -60,8 +61,56 @@ class Rows:
     def encode(self, value: Any) -> bytes:  # noqa: ANN401  (checked here)
         """Write one."""
         if value is None:
-            raise WrongTypeError("a state cannot be None; clear() removes it")
+            raise WrongTypeError("None is no row; clear() removes a state")
         return self._encode(self._fields(value))
+
+
+class Inputs:
+    """The rows that come in; where they come from stays bytes beside them, to be passed on."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        kind = T.StructType.fromJson(schema)
+        self._names = kind.names
+        self._place = kind.names.index(SOURCE) if SOURCE in kind.names else None
+        self._decode = row_codec(_with_raw_source(kind), rows=False)[0]
+        self._source = row_codec(kind[SOURCE].dataType)[0] if SOURCE in kind.names else None
+        self.origin: bytes | None = None
+        """Of the row that was read last."""
+
+    def read(self, items: Iterable[bytes]) -> Iterator[T.Row]:
+        """Give rows as they are asked for."""
+        place, source = self._place, self._source
+        for item in items:
+            values = self._decode(item, 0)[0]
+            if place is not None and source is not None and values[place] is not None:
+                self.origin = values[place]
+                values = (*values[:place], source(values[place], 0)[0], *values[place + 1 :])
+            row = tuple.__new__(T.Row, values)
+            row.__fields__ = self._names
+            yield row
+
+
+class Outputs:
+    """The rows that go out; where they come from is put behind them as it was."""
+
+    def __init__(self, schema: dict[str, Any], *, carries_source: bool) -> None:
+        kind = T.StructType.fromJson(schema)
+        own = T.StructType(kind.fields[:-1]) if carries_source else kind
+        self._fields = field_values(own)
+        self._encode = row_codec(_with_raw_source(kind) if carries_source else kind)[1]
+        self._carries = carries_source
+
+    def encode(self, value: Any, origin: bytes | None) -> bytes:  # noqa: ANN401  (checked here)
+        """Write one."""
+        fields = self._fields(value)
+        return self._encode((*fields, origin) if self._carries else fields)
+
+
+def _with_raw_source(kind: T.StructType) -> T.StructType:
+    """Read the origin of a row as bytes: a struct within a row is bytes behind their length."""
+    return T.StructType(
+        [T.StructField(f.name, T.BinaryType() if f.name == SOURCE else f.dataType) for f in kind]
+    )
 
 
 class Session:
@@ -356,10 +405,9 @@ class Processing:
         self._handle = Handle(self._session, spec["variables"])
         self._values = [i for i, v in enumerate(spec["variables"]) if v["kind"] == "value"]
         self._decode_key = row_codec(T.StructType.fromJson(spec["key"]), rows=False)[0]
-        self._input = Rows(spec["arguments"][0])
+        self._input = Inputs(spec["arguments"][0])
         self._initial = Rows(spec["initial"]) if spec["initial"] else None
-        self._output = Rows(spec["returns"])
-        self._carried = spec["carries_source"]
+        self._output = Outputs(spec["returns"], carries_source=spec["carries_source"])
         processor.init(self._handle)
 
     def answer(self, wire: Wire, message: bytes) -> None:
@@ -372,18 +420,21 @@ class Processing:
         self._begin(wire, call)
         key, _ = self._decode_key(call.block(), 0)
         times = TimerValues(now, watermark)
+        self._input.origin = None
         if kind == _ROWS:
             rows = [call.block() for _ in range(call.take(_COUNT)[0])]
             outputs, failures = self._rows(key, rows, times)
         elif kind == _TIMER:
             expiry = ExpiredTimerInfo(call.take(_TIME)[0])
-            handle = self._processor.handleExpiredTimer
-            outputs, failures = self._guarded(lambda: handle(key, times, expiry), [None], 0)
+            outputs, failures = self._guarded(
+                lambda: self._processor.handleExpiredTimer(key, times, expiry), 0
+            )
         else:
             assert self._initial is not None
             state = self._initial.decode(call.block())
-            handle = self._processor.handleInitialState
-            outputs, failures = self._guarded(lambda: handle(key, state, times), [None], 0)
+            outputs, failures = self._guarded(
+                lambda: self._processor.handleInitialState(key, state, times), 0
+            )
         self._done(wire, outputs, failures)
 
     def _begin(self, wire: Wire, call: Blocks) -> None:
@@ -397,6 +448,7 @@ class Processing:
             variable = self._handle.variables[index]
             if isinstance(variable, Value):
                 variable.load(data)
+        self._loaded = self._saved()
 
     def _done(self, wire: Wire, outputs: list[bytes], failures: list[tuple[int, str]]) -> None:
         self._session.wire = None
@@ -410,54 +462,50 @@ class Processing:
         )
 
     def _rows(
-        self, key: Any, data: Sequence[bytes], times: TimerValues  # noqa: ANN401
+        self,
+        key: Any,  # noqa: ANN401  (a tuple of any types)
+        data: Sequence[bytes],
+        times: TimerValues,
     ) -> tuple[list[bytes], list[tuple[int, str]]]:
         """Handle all rows in one call; if that raises, row by row, to find which."""
-        outputs, failures = self._handled(key, data, times, 0)
+        handle = self._processor.handleInputRows
+        outputs, failures = self._guarded(lambda: handle(key, self._input.read(data), times), 0)
         if not failures or len(data) == 1:
             return outputs, failures
-        each = [self._handled(key, [row], times, i) for i, row in enumerate(data)]
-        return [o for outs, _ in each for o in outs], [f for _, fails in each for f in fails]
-
-    def _handled(
-        self, key: Any, data: Sequence[bytes], times: TimerValues, first: int  # noqa: ANN401
-    ) -> tuple[list[bytes], list[tuple[int, str]]]:
-        last: list[T.Row | None] = [None]
-
-        def rows() -> Iterator[T.Row]:
-            for item in data:
-                last[0] = self._input.decode(item)
-                yield last[0]
-
-        handle = self._processor.handleInputRows
-        return self._guarded(lambda: handle(key, rows(), times), last, first)
+        self._restore(self._loaded)
+        outputs, failures = [], []
+        for index, row in enumerate(data):
+            before, mark = self._saved(), len(self._session.updates)
+            call = functools.partial(handle, key, self._input.read([row]), times)
+            made, failed = self._guarded(call, index, mark)
+            if failed:
+                self._restore(before)
+            outputs += made
+            failures += failed
+        return outputs, failures
 
     def _guarded(
-        self, call: Callable[[], Iterable[Any] | None], last: list[T.Row | None], index: int
+        self, call: Callable[[], Iterable[Any] | None], index: int, mark: int = 0
     ) -> tuple[list[bytes], list[tuple[int, str]]]:
-        """Call, and undo everything if it raises."""
-        variables = [v for v in self._handle.variables if v is not None]
-        before = [variable.saved() for variable in variables]
-        mark = len(self._session.updates)
+        """Call, and forget its changes if it raises."""
+        inputs, encode = self._input, self._output.encode
         try:
-            return [self._encoded(row, last[0]) for row in call() or ()], []
+            return [encode(row, inputs.origin) for row in call() or ()], []
         except ConnectionError:
             raise
         except Exception as error:  # noqa: BLE001  (the row's, not the worker's)
             if isinstance(error, MemoryError):
                 self._memory.failed = True
-            for variable, saved in zip(variables, before, strict=True):
-                variable.restore(saved)
             del self._session.updates[mark:]
             return [], [(index, self._reason(self._name, error))]
 
-    def _encoded(self, row: Any, last: T.Row | None) -> bytes:  # noqa: ANN401
-        if not self._carried:
-            return self._output.encode(row)
-        origin = None if last is None else last[SOURCE]
-        if isinstance(row, dict):
-            return self._output.encode({**row, SOURCE: origin})
-        return self._output.encode((*row, origin))
+    def _saved(self) -> list[Any]:
+        return [v.saved() for v in self._handle.variables if v is not None]
+
+    def _restore(self, saved: list[Any]) -> None:
+        present = [v for v in self._handle.variables if v is not None]
+        for variable, past in zip(present, saved, strict=True):
+            variable.restore(past)
 
 
 def _blocks(items: Sequence[bytes]) -> bytes:
