@@ -29,7 +29,7 @@ _TIME = struct.Struct("<q")
 _FLAG = struct.Struct("<B")
 _OP = struct.Struct("<BB")
 
-_ROWS, _TIMER, _INITIAL, _PING = 1, 2, 3, 0
+_PING, _ROWS, _TIMER, _INITIAL, _SEVERAL = range(5)
 _DONE, _ASK = b"\0", b"\1"
 _ASK_LIST, _ASK_ENTRY, _ASK_MAP, _ASK_TIMERS = range(4)
 (
@@ -118,13 +118,14 @@ class Session:
 
     def __init__(self) -> None:
         self.wire: Wire | None = None
+        self.key = 0
         self.updates: list[bytes] = []
 
     def ask(self, op: int, index: int, argument: bytes = b"") -> Blocks:
         """Ask the JVM for more of the key's state."""
         if self.wire is None:
             raise RuntimeError("state can only be used while rows or timers are handled")
-        self.wire.send(_ASK, _OP.pack(op, index), argument)
+        self.wire.send(_ASK, _COUNT.pack(self.key), _OP.pack(op, index), argument)
         return Blocks(self.wire.receive())
 
     def change(self, op: int, index: int, argument: bytes = b"") -> None:
@@ -415,12 +416,17 @@ class Processing:
         call = Blocks(message)
         kind, now, watermark = call.take(_CALL)
         if kind == _PING:
-            wire.send(_DONE, _FLAG.pack(0), _COUNT.pack(0) * 3)
+            wire.send(_DONE, _FLAG.pack(0), bytes(3 * _COUNT.size))
             return
-        self._begin(wire, call)
-        key, _ = self._decode_key(call.block(), 0)
-        times = TimerValues(now, watermark)
+        self._session.wire = wire
+        self._session.key = 0
         self._input.origin = None
+        times = TimerValues(now, watermark)
+        if kind == _SEVERAL:
+            self._several(wire, call, times)
+            return
+        self._load(call)
+        key, _ = self._decode_key(call.block(), 0)
         if kind == _ROWS:
             rows = [call.block() for _ in range(call.take(_COUNT)[0])]
             outputs, failures = self._rows(key, rows, times)
@@ -437,8 +443,30 @@ class Processing:
             )
         self._done(wire, outputs, failures)
 
-    def _begin(self, wire: Wire, call: Blocks) -> None:
-        self._session.wire = wire
+    def _several(self, wire: Wire, call: Blocks, times: TimerValues) -> None:
+        """Handle rows of several keys, one by one and each for itself."""
+        keys, states = [], []
+        for _ in range(call.take(_COUNT)[0]):
+            self._load(call)
+            states.append(self._loaded)
+            keys.append(self._decode_key(call.block(), 0)[0])
+        parts = []
+        handle = self._processor.handleInputRows
+        for _ in range(call.take(_COUNT)[0]):
+            (place,) = call.take(_COUNT)
+            self._session.key = place
+            self._session.updates = []
+            self._restore(states[place])
+            rows = self._input.read([call.block()])
+            outputs, failures = self._guarded(functools.partial(handle, keys[place], rows, times), 0)
+            if not failures:
+                states[place] = self._saved()
+            parts.append(self._settled(outputs, failures))
+        self._session.wire = None
+        wire.send(_DONE, _FLAG.pack(self._memory.exhausted()), *parts)
+
+    def _load(self, call: Blocks) -> None:
+        """Begin with a key: its values came with the call."""
         self._session.updates = []
         for variable in self._handle.variables:
             if variable is not None:
@@ -452,13 +480,14 @@ class Processing:
 
     def _done(self, wire: Wire, outputs: list[bytes], failures: list[tuple[int, str]]) -> None:
         self._session.wire = None
+        wire.send(_DONE, _FLAG.pack(self._memory.exhausted()), self._settled(outputs, failures))
+
+    def _settled(self, outputs: list[bytes], failures: list[tuple[int, str]]) -> bytes:
+        """Write what came of a call: what failed, what changed, what comes out."""
         told = [_COUNT.pack(index) + block(text.encode()) for index, text in failures]
-        wire.send(
-            _DONE,
-            _FLAG.pack(self._memory.exhausted()),
-            *(_COUNT.pack(len(told)), *told),
-            *(_COUNT.pack(len(self._session.updates)), *self._session.updates),
-            _blocks(outputs),
+        updates = self._session.updates
+        return b"".join(
+            (_COUNT.pack(len(told)), *told, _COUNT.pack(len(updates)), *updates, _blocks(outputs))
         )
 
     def _rows(

@@ -13,7 +13,7 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
     public BoxedUnit apply(SparkSessionExtensions extensions) {
         extensions.injectPostHocResolutionRule(always(new Positions()));
         extensions.injectPreCBORule(always(new CallFunctions()));
-        extensions.injectPreCBORule(always(new Ticks()));
+        extensions.injectPreCBORule(always(new LookAhead()));
         return BoxedUnit.UNIT;
     }
 

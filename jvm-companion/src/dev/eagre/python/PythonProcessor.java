@@ -5,11 +5,20 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.channels.ClosedByInterruptException;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Deque;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.UUID;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.ImplicitGroupingKeyTracker;
 import org.apache.spark.sql.streaming.ExpiredTimerInfo;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessorWithInitialState;
@@ -31,6 +40,8 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private static final int ROWS = 1;
     private static final int TIMER = 2;
     private static final int INITIAL = 3;
+    private static final int SEVERAL = 4;
+    private static final int MOST_AHEAD = 64;
     private static final int MOST_ROWS = 10_000;
 
     private final String optionsText;
@@ -39,6 +50,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private final StructType key;
     private final StructType input;
     private final long tickMs;
+    private final String id = UUID.randomUUID().toString();
 
     private transient Options options;
     private transient Failures failures;
@@ -50,6 +62,9 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private transient String pool;
     private transient Worker worker;
     private transient int source;
+    private transient Ahead ahead;
+    private transient Deque<Prepared> prepared;
+    private transient List<Row> groups;
 
     PythonProcessor(
             String options, String declared, byte[] code, StructType key, StructType input, long tickMs) {
@@ -59,6 +74,11 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         this.key = key;
         this.input = input;
         this.tickMs = tickMs;
+    }
+
+    /** What tells it from other processors of a task. */
+    String id() {
+        return id;
     }
 
     /** How often an idle partition looks at its timers; 0 for never. */
@@ -90,7 +110,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         ObjectNode told = options.json.deepCopy();
         told.remove("dead_letters");
         told.setAll(spec);
-        told.putArray("names").add(options.json.get("label").asText());
+        told.putArray("names").add(label());
         told.set("key", Options.JSON.readTree(key.json()));
         told.putArray("arguments").add(Options.JSON.readTree(input.json()));
         hello = new Wire(1 << 12);
@@ -99,10 +119,94 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         hello.putBlock(code);
         pool = Workers.key(hello);
         worker = Workers.lease(pool, hello, options);
+        ahead = Ahead.of(id, TaskContext.get());
+        prepared = new ArrayDeque<>();
     }
+
+    /** A row that was answered before Spark asked for it. */
+    private record Prepared(byte[] row, List<byte[]> outputs) {}
 
     @Override
     public Iterator<byte[]> handleInputRows(Row group, Iterator<Row> rows, TimerValues times) {
+        if (ahead != null) {
+            Row first = rows.next();
+            if (!rows.hasNext()) return iterator(single(group, bytes(first), times));
+            List<Row> all = new ArrayList<>(List.of(first));
+            while (rows.hasNext()) all.add(rows.next());
+            return grouped(group, CollectionConverters.asScala(all.iterator()), times);
+        }
+        return grouped(group, rows, times);
+    }
+
+    /** One row, as real time has them: answered already, or asked together with those that wait. */
+    private List<byte[]> single(Row group, byte[] row, TimerValues times) {
+        if (row == null) return List.of();
+        Prepared first = prepared.poll();
+        if (first != null) {
+            if (!Arrays.equals(first.row, row)) throw new IllegalStateException("rows out of order");
+            return first.outputs;
+        }
+        List<InternalRow> waiting = ahead.waiting(MOST_AHEAD);
+        if (waiting.isEmpty()) return rows(group, List.of(row), times);
+        try {
+            return several(group, row, waiting, times);
+        } catch (IOException error) {
+            takeOver(error);
+            return rows(group, List.of(row), times);
+        } finally {
+            ImplicitGroupingKeyTracker.setImplicitKey(group);
+            groups = null;
+        }
+    }
+
+    /** Asks about a row and those that wait behind it: each key's values once, then the rows. */
+    private List<byte[]> several(Row group, byte[] row, List<InternalRow> waiting, TimerValues times)
+            throws IOException {
+        List<byte[]> data = new ArrayList<>(List.of(row));
+        List<Integer> places = new ArrayList<>(List.of(0));
+        groups = new ArrayList<>(List.of(group));
+        Map<Row, Integer> known = new HashMap<>(Map.of(group, 0));
+        for (InternalRow next : waiting) {
+            Row other = keys.read(keyOf(next));
+            Integer place = known.putIfAbsent(other, groups.size());
+            if (place == null) groups.add(other);
+            places.add(place == null ? groups.size() - 1 : place);
+            data.add(next.getBinary(next.numFields() - 1));
+        }
+        head(SEVERAL, times);
+        call.putInt(groups.size());
+        for (Row key : groups) {
+            ImplicitGroupingKeyTracker.setImplicitKey(key);
+            state.write(call);
+            keys.write(key, call);
+        }
+        call.putInt(data.size());
+        for (int i = 0; i < data.size(); i++) {
+            call.putInt(places.get(i));
+            call.putBlock(data.get(i));
+        }
+        Wire answer = converse();
+        boolean retire = answer.takeByte() != 0;
+        List<byte[]> outputs = null;
+        for (int i = 0; i < data.size(); i++) {
+            ImplicitGroupingKeyTracker.setImplicitKey(groups.get(places.get(i)));
+            List<byte[]> made = settle(answer, data.subList(i, i + 1), now(times));
+            if (i == 0) outputs = made;
+            else prepared.add(new Prepared(data.get(i), made));
+        }
+        if (retire) replace();
+        return outputs;
+    }
+
+    private InternalRow keyOf(InternalRow row) {
+        Object[] values = new Object[key.length()];
+        for (int i = 0; i < values.length; i++) {
+            values[i] = row.isNullAt(i) ? null : row.get(i, key.apply(i).dataType());
+        }
+        return new GenericInternalRow(values);
+    }
+
+    private Iterator<byte[]> grouped(Row group, Iterator<Row> rows, TimerValues times) {
         List<byte[]> outputs = new ArrayList<>();
         List<byte[]> taken = new ArrayList<>();
         while (rows.hasNext()) {
@@ -123,19 +227,27 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         try {
             return talk(rows, now(times));
         } catch (IOException error) {
-            requireRunning(error);
-            failures.warn(options.json.get("label").asText() + " " + worker.obituary() + "; a new worker takes over");
-            replace();
+            takeOver(error);
         }
         List<byte[]> outputs = new ArrayList<>();
         for (byte[] row : rows) {
-            outputs.addAll(single(group, row, times));
+            outputs.addAll(again(group, row, times));
         }
         return outputs;
     }
 
+    private void takeOver(IOException error) {
+        requireRunning(error);
+        failures.warn(label() + " " + worker.obituary() + "; a new worker takes over");
+        replace();
+    }
+
+    private String label() {
+        return options.json.get("label").asText();
+    }
+
     /** Tries a row once more, alone, in a new worker. */
-    private List<byte[]> single(Row group, byte[] row, TimerValues times) {
+    private List<byte[]> again(Row group, byte[] row, TimerValues times) {
         begin(ROWS, group, times);
         call.putInt(1);
         call.putBlock(row);
@@ -147,7 +259,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             return talk(rows, now);
         } catch (IOException error) {
             requireRunning(error);
-            report(options.json.get("label").asText() + " " + worker.obituary(), rows, 0);
+            report(label() + " " + worker.obituary(), rows, 0);
             replace();
             return List.of();
         }
@@ -178,12 +290,16 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     }
 
     private void begin(int kind, Row group, TimerValues times) {
+        head(kind, times);
+        state.write(call);
+        keys.write(group, call);
+    }
+
+    private void head(int kind, TimerValues times) {
         Worker.begin(call);
         call.putByte(kind);
         call.putLong(now(times));
         call.putLong(watermark(times));
-        state.write(call);
-        keys.write(group, call);
     }
 
     private static long now(TimerValues times) {
@@ -202,12 +318,23 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         }
     }
 
-    /** Sends the call, answers questions, then makes the changes and gives the outputs. */
+    /** Sends the call, then makes the changes and gives the outputs. */
     private List<byte[]> talk(List<byte[]> rows, long now) throws IOException {
+        Wire answer = converse();
+        boolean retire = answer.takeByte() != 0;
+        List<byte[]> outputs = settle(answer, rows, now);
+        if (retire) replace();
+        return outputs;
+    }
+
+    /** Sends the call and answers questions until the worker is done. */
+    private Wire converse() throws IOException {
         worker.waiting();
         worker.send(call);
         Wire message = worker.receive();
         while (message.takeByte() == 1) {
+            int place = message.takeInt();
+            if (groups != null) ImplicitGroupingKeyTracker.setImplicitKey(groups.get(place));
             Worker.begin(call);
             state.answer(message, call);
             worker.waiting();
@@ -215,17 +342,20 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             message = worker.receive();
         }
         worker.answered();
-        boolean retire = message.takeByte() != 0;
-        for (int left = message.takeInt(); left > 0; left--) {
-            int index = message.takeInt();
-            report(message.takeText(), rows, index);
+        return message;
+    }
+
+    /** Reports what failed, makes the changes, and gives the outputs. */
+    private List<byte[]> settle(Wire answer, List<byte[]> rows, long now) {
+        for (int left = answer.takeInt(); left > 0; left--) {
+            int index = answer.takeInt();
+            report(answer.takeText(), rows, index);
         }
-        state.apply(message, now);
+        state.apply(answer, now);
         List<byte[]> outputs = new ArrayList<>();
-        for (int left = message.takeInt(); left > 0; left--) {
-            outputs.add(message.takeBlock());
+        for (int left = answer.takeInt(); left > 0; left--) {
+            outputs.add(answer.takeBlock());
         }
-        if (retire) replace();
         return outputs;
     }
 

@@ -204,6 +204,10 @@ final class StateVariables {
             out.setInt(length, out.size() - length - 4);
         }
 
+        Row read(InternalRow row) {
+            return deserializer.apply(row);
+        }
+
         Row read(byte[] bytes) {
             InternalRow row = codec.fromBytes(bytes);
             return deserializer.apply(row);

@@ -1,0 +1,199 @@
+"""The codec against Spark's own: what a function sees, and what becomes of what it gives back."""
+
+import datetime
+import decimal
+
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+import eagre as eg
+from eagre.python.eagre_worker.codec import NoCodecError, WrongTypeError, codec, row_codec
+
+FIRST = datetime.datetime(1902, 1, 1)  # noqa: DTZ001  (Spark's timestamps are naive in Python)
+LAST = datetime.datetime(2200, 1, 1)  # noqa: DTZ001
+
+
+def whole(bits):
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def decimals(precision, scale):
+    most = 10**precision - 1
+    return st.integers(-most, most).map(lambda n: decimal.Decimal(n).scaleb(-scale, WIDE))
+
+
+WIDE = decimal.Context(prec=60)
+texts = st.text(st.characters(codec="utf-8"), max_size=12)
+moments = st.datetimes(FIRST, LAST, timezones=st.none())
+
+ATOMS = [
+    (T.BooleanType(), st.booleans()),
+    (T.ByteType(), whole(8)),
+    (T.ShortType(), whole(16)),
+    (T.IntegerType(), whole(32)),
+    (T.LongType(), whole(64)),
+    (T.FloatType(), st.floats(width=32, allow_nan=False)),
+    (T.DoubleType(), st.floats(allow_nan=False)),
+    (T.StringType(), texts),
+    (T.BinaryType(), st.binary(max_size=12)),
+    (T.DateType(), st.dates(datetime.date(1, 1, 2), datetime.date(9999, 12, 31))),
+    (T.TimestampType(), moments),
+    (T.TimestampNTZType(), moments),
+    (T.DayTimeIntervalType(), st.timedeltas(datetime.timedelta(-9999), datetime.timedelta(9999))),
+    (T.DecimalType(10, 2), decimals(10, 2)),
+    (T.DecimalType(18, 0), decimals(18, 0)),
+    (T.DecimalType(38, 18), decimals(38, 18)),
+    (T.TimeType(), st.times()),
+    (T.NullType(), st.none()),
+]
+KEYS = [pair for pair in ATOMS if isinstance(pair[0], (T.IntegerType, T.StringType, T.DateType))]
+
+
+def nullable(pair):
+    return pair[0], st.none() | pair[1]
+
+
+def arrays(pair):
+    return T.ArrayType(pair[0]), st.lists(st.none() | pair[1], max_size=4)
+
+
+def structs(pairs):
+    kind = T.StructType([T.StructField(f"f{i}", k) for i, (k, _) in enumerate(pairs)])
+    names = kind.names
+    values = st.tuples(*(st.none() | v for _, v in pairs))
+    return kind, values.map(lambda v: Row(**dict(zip(names, v, strict=True))))
+
+
+def maps(key, value):
+    return T.MapType(key[0], value[0]), st.dictionaries(key[1], st.none() | value[1], max_size=3)
+
+
+atoms = st.sampled_from(ATOMS)
+kinds = st.recursive(
+    atoms,
+    lambda inner: st.one_of(
+        inner.map(arrays),
+        st.lists(inner, min_size=1, max_size=3).map(structs),
+        st.tuples(st.sampled_from(KEYS), inner).map(lambda pair: maps(*pair)),
+    ),
+    max_leaves=6,
+)
+tables = st.lists(kinds, min_size=1, max_size=11).flatmap(
+    lambda pairs: st.tuples(
+        st.just([kind for kind, _ in pairs]),
+        st.lists(st.tuples(*(st.none() | v for _, v in pairs)), min_size=1, max_size=5),
+    )
+)
+
+
+@settings(max_examples=300, deadline=None, print_blob=True)
+@given(tables)
+def test_a_row_is_what_it_was(table):
+    kinds_, rows = table
+    kind = T.StructType([T.StructField(f"c{i}", k) for i, k in enumerate(kinds_)])
+    decode, encode = row_codec(kind, rows=False)
+    data = b"".join(encode(row) for row in rows)
+    found, pos = [], 0
+    for _ in rows:
+        row, pos = decode(data, pos)
+        found.append(row)
+    assert found == rows
+    assert pos == len(data)
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(tables)
+def test_a_function_sees_and_gives_back_what_sparks_own_does(eagre_spark, table):
+    kinds_, rows = table
+    schema = T.StructType([T.StructField(f"c{i}", k) for i, k in enumerate(kinds_)])
+    note(schema.simpleString())
+    df = eagre_spark.createDataFrame(rows, schema)
+    whole_row = F.struct("*")
+    seen = df.select(
+        F.udf(repr, "string")(whole_row).alias("spark"),
+        eg.udf(repr, "string", on_error="fail")(whole_row).alias("bridge"),
+        eg.udf(lambda row: row, schema, on_error="fail")(whole_row).alias("back"),
+        whole_row.alias("given"),
+    ).collect()
+    for row in seen:
+        assert row.bridge == row.spark
+        assert row.back == row.given
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
+def test_timestamps_mean_the_same_in_every_zone(eagre_spark, zone, monkeypatch):
+    df = eagre_spark.sql("SELECT TIMESTAMP '2026-03-08 02:30:00Z' AS at")
+    aware = datetime.timezone(datetime.timedelta(hours=5, minutes=30))
+    moved = eg.udf(lambda at: at.astimezone(aware), "timestamp", on_error="fail")
+    kept = df.select(moved("at").alias("moved"), "at").first()
+    assert kept.moved == kept.at
+    assert eagre_spark.conf.get("spark.sql.session.timeZone")
+
+
+def test_a_variant_crosses(eagre_spark):
+    df = eagre_spark.sql("""SELECT parse_json('{"a": [1, 2]}') AS v""")
+    summed = eg.udf(lambda v: sum(v.toPython()["a"]), "int", on_error="fail")
+    same = eg.udf(lambda v: v, "variant", on_error="fail")
+    row = df.select(summed("v").alias("n"), F.to_json(same("v")).alias("text")).first()
+    assert (row.n, row.text) == (3, '{"a":[1,2]}')
+
+
+def test_numpy_values_are_taken(eagre_spark):
+    np = pytest.importorskip("numpy")
+    row = (
+        eagre_spark.range(1)
+        .select(
+            eg.udf(lambda i: np.int64(i + 7), "long", on_error="fail")("id").alias("n"),
+            eg.udf(lambda i: np.float32(0.5), "double", on_error="fail")("id").alias("x"),
+            eg.udf(lambda i: np.array([1, 2]), "array<int>", on_error="fail")("id").alias("l"),
+            eg.udf(lambda i: np.bool_(1), "boolean", on_error="fail")("id").alias("b"),
+        )
+        .first()
+    )
+    assert (row.n, row.x, row.l, row.b) == (7, 0.5, [1, 2], True)
+
+
+def test_decimals_are_rounded_to_their_scale():
+    decode, encode = row_codec(T.StructType().add("d", T.DecimalType(6, 2)), rows=False)
+    rounded, _ = decode(encode((decimal.Decimal("1.005"),)), 0)
+    assert rounded == (decimal.Decimal("1.01"),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (T.IntegerType(), "7"),
+        (T.IntegerType(), 2**31),
+        (T.IntegerType(), 7.5),
+        (T.StringType(), 7),
+        (T.BinaryType(), "text"),
+        (T.BooleanType(), "yes"),
+        (T.DateType(), "2026-01-01"),
+        (T.DecimalType(4, 2), decimal.Decimal("123.4")),
+        (T.DecimalType(4, 2), 1.5),
+        (T.ArrayType(T.IntegerType()), "abc"),
+        (T.ArrayType(T.IntegerType()), ["a"]),
+        (T.MapType(T.StringType(), T.IntegerType()), {None: 1}),
+        (T.StructType().add("a", "long"), (1, 2)),
+        (T.VariantType(), {}),
+    ],
+)
+def test_what_a_type_cannot_hold_is_refused_by_its_name(kind, value):
+    _, encode = row_codec(T.StructType().add("field", kind))
+    with pytest.raises(WrongTypeError, match="field must be"):
+        encode((value,))
+
+
+@pytest.mark.parametrize("kind", [T.YearMonthIntervalType(), T.CalendarIntervalType()])
+def test_types_that_python_does_not_know_are_refused(kind):
+    with pytest.raises(NoCodecError, match="no counterpart"):
+        codec(kind)
