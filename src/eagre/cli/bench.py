@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SYSTEMS = "floor,eagre,spark-micro-batch,flink,quix"
 FIND_RATE_WARMUP, FIND_RATE_SECONDS = 10.0, 15.0
-PUBLISHED = ("README.md", "docs/bench.md")
+PUBLISHED = ("README.md", "docs/bench.md", "docs/python.md")
 
 Document = dict[str, Any]
 
@@ -226,7 +226,7 @@ def compare_(before: Path, after: Path, target: str | None) -> None:
 @bench.command("publish")
 @click.argument("source", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
 def publish_(source: Path | None) -> None:
-    """Write a run's tables into README.md and docs/bench.md, between their marks.
+    """Write a run's tables into README.md and the docs, between their marks.
 
     RUN is a bench.json or its folder. [default: the newest under .eagre/bench]
     """

@@ -63,6 +63,10 @@ def _task(spec: dict[str, Any], functions: Sequence[Any], memory: Memory) -> Any
     return Mapping(spec, functions, memory)
 
 
+class ExhaustedError(ConnectionError):
+    """The worker has no memory left, and not for the row's sake: a new one shall try it."""
+
+
 class Memory:
     """The worker's memory, against its limit."""
 
@@ -70,7 +74,7 @@ class Memory:
         self._limit = limit_mb << 20
         self._looked = 0
         self._over = False
-        self.failed = False
+        self._used = False
         resource.setrlimit(resource.RLIMIT_DATA, (self._limit * _HARD, resource.RLIM_INFINITY))
 
     def exhausted(self) -> bool:
@@ -80,7 +84,20 @@ class Memory:
             self._looked = now
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             self._over = pages * _PAGE > self._limit
-        return self._over or self.failed
+        return self._over
+
+    def answered(self) -> None:
+        """Note that a row was handled: what is missing now may be an earlier row's."""
+        self._used = True
+
+    def blame(self, error: Exception) -> None:
+        """Give up if memory ran out in a worker that had handled rows before.
+
+        Raises:
+            ExhaustedError: It did.
+        """
+        if isinstance(error, MemoryError) and self._used:
+            raise ExhaustedError from None
 
 
 class Mapping:
@@ -108,13 +125,17 @@ class Mapping:
         parts: list[bytes] = []
         left = count
         sent = time.monotonic_ns()
-        for part in self._call(frame, count):
-            parts.append(part)
-            left -= 1
-            now = time.monotonic_ns()
-            if left and now - sent > _FLUSH_NS:
-                wire.send(_HEAD.pack(len(parts), 0), *parts)
-                parts, sent = [], now
+        try:
+            for part in self._call(frame, count):
+                parts.append(part)
+                left -= 1
+                now = time.monotonic_ns()
+                if left and now - sent > _FLUSH_NS:
+                    wire.send(_HEAD.pack(len(parts), 0), *parts)
+                    parts, sent = [], now
+        except ExhaustedError:
+            wire.send(_HEAD.pack(len(parts), 0), *parts)
+            raise
         wire.send(_HEAD.pack(len(parts), self._memory.exhausted()), *parts)
 
     def _rows(self, frame: bytes, count: int) -> Iterator[bytes]:
@@ -128,6 +149,7 @@ class Mapping:
                     yield _OK + encode((function(*arguments),))
                 except Exception as error:  # noqa: BLE001  (the row's, not the worker's)
                     yield self._raised(0, error)
+                self._memory.answered()
             return
         for _ in range(count):
             calls = []
@@ -135,6 +157,7 @@ class Mapping:
                 arguments, pos = decode(frame, pos)
                 calls.append(arguments)
             yield self._several(calls)
+            self._memory.answered()
 
     def _several(self, calls: Sequence[Sequence[Any]]) -> bytes:
         index = 0
@@ -159,6 +182,7 @@ class Mapping:
         except Exception:  # noqa: BLE001  (found again below, row by row)
             answers = [self._single(function, row) for row in rows]
         yield from answers
+        self._memory.answered()
 
     def _single(self, function: Callable[..., Any], row: Sequence[Any]) -> bytes:
         try:
@@ -167,8 +191,7 @@ class Mapping:
             return self._raised(0, error)
 
     def _raised(self, index: int, error: Exception) -> bytes:
-        if isinstance(error, MemoryError):
-            self._memory.failed = True
+        self._memory.blame(error)
         text = reason(self._names[index], error).encode()
         return _RAISED + _COUNT.pack(len(text)) + text
 

@@ -480,6 +480,7 @@ class Processing:
 
     def _done(self, wire: Wire, outputs: list[bytes], failures: list[tuple[int, str]]) -> None:
         self._session.wire = None
+        self._memory.answered()
         wire.send(_DONE, _FLAG.pack(self._memory.exhausted()), self._settled(outputs, failures))
 
     def _settled(self, outputs: list[bytes], failures: list[tuple[int, str]]) -> bytes:
@@ -523,8 +524,7 @@ class Processing:
         except ConnectionError:
             raise
         except Exception as error:  # noqa: BLE001  (the row's, not the worker's)
-            if isinstance(error, MemoryError):
-                self._memory.failed = True
+            self._memory.blame(error)
             del self._session.updates[mark:]
             return [], [(index, self._reason(self._name, error))]
 

@@ -55,7 +55,7 @@ final class CallFunctions extends Rule<LogicalPlan> {
             columns.add(Plans.alias(given, "arguments"));
             functions.add(call.spec());
             arguments.add((StructType) given.dataType());
-            Attribute result = Plans.attribute(call.spec().name, call.dataType(), true);
+            Attribute result = Plans.attribute(call.spec().name + "#" + added.size(), call.dataType(), true);
             results.put(call, result);
             added.add(result);
             source = call.children().size() > 1 ? call.children().apply(1) : source;
@@ -77,6 +77,7 @@ final class CallFunctions extends Rule<LogicalPlan> {
         if (wanted.size() != given.size()) return false;
         for (int i = 0; i < wanted.size(); i++) {
             if (!wanted.get(i).exprId().equals(given.get(i).exprId())) return false;
+            if (!wanted.get(i).name().equals(given.get(i).name())) return false;
         }
         return true;
     }

@@ -2,7 +2,9 @@ package dev.eagre.python;
 
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.function.UnaryOperator;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -53,23 +55,29 @@ final class Plans {
         List<Attribute> columns = attributes(plan);
         StructType shape = new StructType();
         for (Attribute column : columns) {
-            shape = shape.add(column.name(), column.dataType(), column.nullable() || step.empties());
+            shape = shape.add(unique(shape), column.dataType(), column.nullable() || step.empties());
         }
         for (Attribute column : added) {
-            shape = shape.add(column.name(), column.dataType(), column.nullable());
+            shape = shape.add(unique(shape), column.dataType(), column.nullable());
         }
         Attribute in = attribute("row", WholeRow.TYPE, false);
         Attribute out = attribute("row", shape, false);
         LogicalPlan rows =
                 new DeserializeToObject(new WholeRow(sequence(new ArrayList<Expression>(columns))), in, plan);
         List<NamedExpression> fields = new ArrayList<>();
+        Set<String> names = new HashSet<>();
         for (Attribute column : kept) {
-            fields.add(field(out, place(columns, column), column));
+            fields.add(field(out, place(columns, column), column, names));
         }
         for (int i = 0; i < added.size(); i++) {
-            fields.add(field(out, columns.size() + i, added.get(i)));
+            fields.add(field(out, columns.size() + i, added.get(i), names));
         }
         return new SerializeFromObject(sequence(fields), new MapPartitions(step, out, rows));
+    }
+
+    /** A name of its own for a field. */
+    private static String unique(StructType shape) {
+        return "_" + shape.length();
     }
 
     private static int place(List<Attribute> columns, Attribute wanted) {
@@ -79,9 +87,11 @@ final class Plans {
         throw new IllegalArgumentException("no column " + wanted);
     }
 
-    private static NamedExpression field(Attribute row, int index, Attribute named) {
+    /** Takes a field of the row; where two have one name, Spark would take them for one. */
+    private static NamedExpression field(Attribute row, int index, Attribute named, Set<String> names) {
         Expression value = new GetStructField(row, index, Option.empty());
-        return alias(value, named.name(), named.exprId(), Option.apply(named.metadata()));
+        String name = names.add(named.name()) ? named.name() : named.name() + "#" + index;
+        return alias(value, name, named.exprId(), Option.apply(named.metadata()));
     }
 
     static Alias alias(Expression value, String name) {

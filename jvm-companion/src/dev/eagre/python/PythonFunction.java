@@ -3,6 +3,7 @@ package dev.eagre.python;
 import java.io.Serializable;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
 import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
 import org.apache.spark.sql.types.DataType;
@@ -17,7 +18,7 @@ import scala.collection.immutable.Seq;
  * that it is not deterministic, so that the optimizer calls it once for each row, where it was
  * written, and neither copies nor moves it.
  */
-public final class PythonFunction extends Expression implements Serializable {
+public final class PythonFunction extends Expression implements UserDefinedExpression, Serializable {
     private final FunctionSpec spec;
     private final Seq<Expression> children;
 
@@ -75,6 +76,11 @@ public final class PythonFunction extends Expression implements Serializable {
         return new IllegalStateException("the Python function " + spec.name + " stands where it cannot be"
                 + " called: use it in select, withColumn, where, groupBy or explode, in a session made by"
                 + " eg.session() or eg.configure()");
+    }
+
+    @Override
+    public String name() {
+        return spec.name;
     }
 
     @Override

@@ -1,0 +1,138 @@
+"""Stateful processors for the tests; a module of its own, so that Spark's workers can import it."""
+
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+OUTPUT = "key STRING, total LONG, text STRING, items ARRAY<INT>, entries MAP<STRING, INT>"
+
+
+class Simple(StatefulProcessor):
+    """A sum for each key."""
+
+    def __init__(self, ttl_ms=None, *, twice=False, bad=False):
+        self.ttl_ms, self.twice, self.bad = ttl_ms, twice, bad
+
+    def init(self, handle):
+        if self.bad:
+            raise ValueError("no model here")
+        self.total = handle.getValueState("total", "n LONG", self.ttl_ms)
+        if self.twice:
+            handle.getListState("total", "n LONG")
+
+    def handleInputRows(self, key, rows, timerValues):
+        for row in rows:
+            known = self.total.get()
+            total = (known[0] if known else 0) + row.n
+            self.total.update((total,))
+            yield key[0], total, row.do, [], {}
+
+    def close(self):
+        pass
+
+
+class Leaves(Simple):
+    """The same with another variable; the old one is removed."""
+
+    def init(self, handle):
+        handle.deleteIfExists("total")
+        self.total = handle.getValueState("sum", "n LONG")
+
+
+class Inherits(Simple):
+    """The same, beginning where an earlier count ended."""
+
+    def handleInitialState(self, key, initialState, timerValues):
+        self.total.update((initialState.start,))
+
+
+class Everything(StatefulProcessor):
+    """Every operation on every kind of state, as the row says; tells what it sees each time."""
+
+    def init(self, handle):
+        self.total = handle.getValueState("total", "n LONG, last STRING")
+        self.items = handle.getListState("items", "n INT")
+        self.entries = handle.getMapState("entries", "name STRING", "n INT")
+
+    def handleInputRows(self, key, rows, timerValues):
+        for row in rows:
+            getattr(self, row.do)(row)
+            yield self.seen(key, row)
+
+    def seen(self, key, row):
+        known = self.total.get() if self.total.exists() else None
+        text = f"{row.do} {known[1] if known else None}"
+        items = [item[0] for item in self.items.get()] if self.items.exists() else []
+        entries = {name[0]: value[0] for name, value in self.entries.iterator()}
+        assert sorted(entries) == sorted(name[0] for name in self.entries.keys())
+        assert sorted(entries.values()) == sorted(value[0] for value in self.entries.values())
+        return key[0], known[0] if known else -1, text, items, entries
+
+    def add(self, row):
+        known = self.total.get()
+        self.total.update(((known[0] if known else 0) + row.n, row.do))
+
+    def append(self, row):
+        self.items.appendValue((row.n,))
+        self.items.appendList([(row.n + 1,), (row.n + 2,)])
+        if row.n % 7 == 0:
+            self.items.put([(row.n,)])
+
+    def put(self, row):
+        name = (f"e{row.n % 4}",)
+        known = self.entries.getValue(name) if self.entries.containsKey(name) else None
+        self.entries.updateValue(name, ((known[0] if known else 0) + row.n,))
+
+    def remove(self, row):
+        name = (f"e{row.n % 4}",)
+        if self.entries.containsKey(name):
+            self.entries.removeKey(name)
+
+    def clear(self, row):
+        (self.total, self.items, self.entries)[row.n % 3].clear()
+
+    def read(self, row):
+        pass
+
+    def refuse(self, row):
+        self.add(row)
+        self.append(row)
+        self.put(row)
+        raise ValueError(f"row {row.n} is refused")
+
+    def close(self):
+        pass
+
+
+class Rings(StatefulProcessor):
+    """Sets, lists and deletes timers; says so when one rings."""
+
+    def __init__(self, *, event=False):
+        self.event = event
+
+    def init(self, handle):
+        self.handle = handle
+        self.last = handle.getValueState("last", "at LONG")
+
+    def handleInputRows(self, key, rows, timerValues):
+        for row in rows:
+            if row.do == "ring":
+                at = self.now(row, timerValues) + row.n
+                self.handle.registerTimer(at)
+                self.last.update((at,))
+                yield key[0], at, "set", [], {}
+            elif row.do == "list":
+                yield key[0], len(list(self.handle.listTimers())), "listed", [], {}
+            elif row.do == "delete":
+                self.handle.deleteTimer(self.last.get()[0])
+            else:
+                yield key[0], 0, row.do, [], {}
+
+    def now(self, row, timer_values):
+        if self.event:
+            return int(row.at.timestamp() * 1000)
+        return timer_values.getCurrentProcessingTimeInMs()
+
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+        yield key[0], expiredTimerInfo.getExpiryTimeInMs(), "rang", [], {}
+
+    def close(self):
+        pass

@@ -1,0 +1,263 @@
+"""Functions that raise, hang, die, leak or lie: the other rows are delivered, nothing is left over."""
+
+import json
+import os
+import signal
+import time
+
+import psutil
+import pytest
+from conftest import processes_of
+
+import eagre as eg
+from eagre.waiting import wait_until
+
+ROWS = [{"n": n} for n in range(2000)]
+
+
+def stream(name):
+    return eg.Kafka(f"{name}-in", schema="n INT")
+
+
+def mapped(name, function, returns="int", **options):
+    call = eg.udf(function, returns, name="doubtful", **options)
+
+    @eg.pipeline(source=stream(name), sink=eg.Kafka(f"{name}-out"), name=name)
+    def doubtful(df):
+        return df.select("n", call("n").alias("m"))
+
+    return doubtful
+
+
+def letters(harness, name):
+    """The dead letters of a run, as their headers."""
+    topic = f"{name}-in.dlq"
+    wait_until(lambda: topic in harness.topics.names(), 20, "there is no topic of dead letters")
+    ends = harness.topics.ends([topic])[topic]
+    records = harness.records(topic, dict.fromkeys(ends, 0))
+    return [{k: v.decode() for k, v in record.headers()} for record in records]
+
+
+def test_one_row_in_a_thousand_raises(run_in_both_modes, eagre_harness):
+    def picky(n):
+        if n % 1000 == 7:
+            raise ValueError(f"not {n}")
+        return n
+
+    before = len(letters(eagre_harness, "picky")) if _seen("picky") else 0
+    found = run_in_both_modes(mapped("picky", picky), ROWS)
+    assert sorted(r["n"] for r in found) == [n for n in range(2000) if n % 1000 != 7]
+    dead = letters(eagre_harness, "picky")[before:]
+    assert sorted(d["eagre-reason"].split(" at ")[0] for d in dead) == [
+        "doubtful raised ValueError: not 1007",
+        "doubtful raised ValueError: not 7",
+    ]
+    for letter in dead:
+        assert letter["eagre-pipeline"] == "picky"
+        assert letter["eagre-source"].startswith("picky-in/0/")
+        assert f"{os.path.basename(__file__)}:" in letter["eagre-reason"]  # noqa: PTH119
+        assert letter["eagre-time"].startswith("20")
+
+
+_runs = set()
+
+
+def _seen(name):
+    seen = name in _runs
+    _runs.add(name)
+    return seen
+
+
+def test_rows_may_be_dropped_and_are_counted(run_pipeline, eagre_spark):
+    def odd(n):
+        return 1 // (n % 2)
+
+    found = run_pipeline(mapped("odd", odd, on_error="drop"), ROWS[:100])
+    assert len(found) == 50
+    counts = eagre_spark._jvm.dev.eagre.python.Counters.all()  # noqa: SLF001
+    assert counts["odd/dropped"] >= 50
+
+
+def test_the_query_may_be_told_to_fail(run_pipeline):
+    def never(n):
+        raise ValueError("never")
+
+    with pytest.raises(Exception, match=r"PYTHON_FUNCTION_FAILED: doubtful raised ValueError: never"):
+        run_pipeline(mapped("never", never, on_error="fail"), ROWS[:3])
+
+
+def test_a_function_that_never_returns(run_in_both_modes):
+    def sleepy(n):
+        while n == 50:
+            time.sleep(0.01)
+        return n
+
+    found = run_in_both_modes(mapped("sleepy", sleepy, timeout="1 second"), ROWS[:100])
+    assert sorted(r["n"] for r in found) == [n for n in range(100) if n != 50]
+
+
+def test_a_function_that_kills_its_process(run_in_both_modes):
+    def deadly(n):
+        if n in (3, 60):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return n
+
+    found = run_in_both_modes(mapped("deadly", deadly), ROWS[:100])
+    assert sorted(r["n"] for r in found) == [n for n in range(100) if n not in (3, 60)]
+
+
+def test_a_worker_killed_from_outside_loses_nothing(run_pipeline):
+    """Only a row that kills twice is given up: one that was merely there is tried again."""
+    marker = "/tmp/eagre-test-once-" + str(os.getpid())  # noqa: S108
+
+    def once(n):
+        if n == 500 and not os.path.exists(marker):  # noqa: PTH110
+            open(marker, "w").close()  # noqa: PTH123, SIM115
+            os.kill(os.getpid(), signal.SIGKILL)
+        return n
+
+    try:
+        found = run_pipeline(mapped("once", once), ROWS)
+        assert sorted(r["n"] for r in found) == list(range(2000))
+    finally:
+        os.unlink(marker)  # noqa: PTH108
+
+
+def test_a_function_that_returns_a_wrong_type(run_in_both_modes):
+    def wrong(n):
+        return "seven" if n == 7 else n
+
+    found = run_in_both_modes(mapped("wrong", wrong), ROWS[:20])
+    assert sorted(r["n"] for r in found) == [n for n in range(20) if n != 7]
+
+
+def test_a_function_that_returns_none(run_in_both_modes):
+    found = run_in_both_modes(mapped("none", lambda n: None if n % 2 else n), ROWS[:20])
+    assert {r["n"]: r["m"] for r in found} == {n: None if n % 2 else n for n in range(20)}
+
+
+def test_a_function_that_leaks(run_pipeline):
+    """Its worker is replaced between two rows, before the limit becomes the machine's."""
+    kept = []
+
+    def leaky(n):
+        kept.append(bytearray(b"x") * (2 << 20))
+        return os.getpid()
+
+    found = run_pipeline(mapped("leaky", leaky, memory="200m"), ROWS[:600])
+    assert len(found) == 600
+    assert len({r["m"] for r in found}) > 1
+
+
+def test_a_function_that_wants_too_much_at_once(run_in_both_modes):
+    def greedy(n):
+        return len(bytearray(4 << 30)) if n == 5 else n
+
+    found = run_in_both_modes(mapped("greedy", greedy, memory="300m"), ROWS[:20])
+    assert sorted(r["n"] for r in found) == [n for n in range(20) if n != 5]
+
+
+def test_lists_fail_row_by_row(run_in_both_modes):
+    @eg.batch_udf("int")
+    def inverse(numbers):
+        return [100 // (n - 10) for n in numbers]
+
+    @eg.pipeline(source=stream("lists"), sink=eg.Kafka("lists-out"))
+    def lists(df):
+        return df.select("n", inverse("n").alias("m"))
+
+    found = run_in_both_modes(lists, ROWS[:40])
+    assert sorted(r["n"] for r in found) == [n for n in range(40) if n != 10]
+
+
+def test_a_list_of_the_wrong_length_is_no_answer(run_pipeline):
+    @eg.batch_udf("int")
+    def short(numbers):
+        return numbers[1:]
+
+    @eg.pipeline(source=stream("short"), sink=eg.Kafka("short-out"))
+    def shortened(df):
+        return df.select(short("n").alias("m"))
+
+    assert run_pipeline(shortened, ROWS[:5]) == []
+
+
+def test_a_function_that_cannot_be_loaded_in_a_worker(eagre_spark):
+    class Broken:
+        def __reduce__(self):
+            return int, ("not a number",)
+
+        def __call__(self, n):
+            return n
+
+    broken = eg.udf(Broken(), "int", name="broken")
+    with pytest.raises(Exception, match="broken raised ValueError.*not a number"):
+        eagre_spark.range(1).select(broken("id")).collect()
+
+
+APP = """
+import logging, sys, time
+import eagre as eg
+log = logging.getLogger("mine")
+
+@eg.udf("int")
+def loud(n):
+    print("printed", n)
+    log.warning("logged %s", n)
+    while n == 13:
+        time.sleep(1)
+    return n
+
+@eg.pipeline(source=eg.Kafka("loud-in", schema="n INT"), sink=eg.Kafka("loud-out"))
+def loudly(df):
+    return df.withColumn("m", loud("n"))
+"""
+
+
+def workers(folder):
+    """Workers of the processes that work in a folder."""
+    return [p for p in processes_of(folder) if "eagre_worker" in " ".join(p.cmdline())]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_is_printed_reaches_the_log_and_no_kill_leaves_workers(
+    cli, eagre_broker, eagre_harness, busy
+):
+    app = cli.app(APP)
+    for topic in ("loud-in", "loud-out"):
+        if topic not in eagre_harness.topics.names():
+            eagre_harness.topics.create(topic, 1)
+    process = cli.start("run", app, "--brokers", eagre_broker.address, "--from", "latest")
+    try:
+        wait_until(lambda: workers(cli.folder), 60, "no worker was started")
+        _feed(eagre_broker.address, eagre_harness, 13 if busy else 7)
+        log = next(cli.folder.rglob("*.log"))
+        expected = ["[loudly] printed 7", "[loudly] WARNING mine: logged 7"]
+        if not busy:
+            wait_until(
+                lambda: all(e in log.read_text() for e in expected), 30, "the log has no print"
+            )
+        jvm = next(p for p in processes_of(cli.folder) if p.name() == "java")
+        jvm.send_signal(signal.SIGKILL)
+        wait_until(lambda: not workers(cli.folder), 10, "workers outlived the JVM")
+    finally:
+        for child in psutil.Process(process.pid).children(recursive=True):
+            child.kill()
+        process.kill()
+        process.communicate()
+
+
+def _feed(brokers, harness, number):
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": brokers})
+    before = sum(harness.topics.ends(["loud-out"])["loud-out"].values())
+    for _ in range(60):
+        producer.produce("loud-in", json.dumps({"n": 7}))
+        producer.flush()
+        if sum(harness.topics.ends(["loud-out"])["loud-out"].values()) > before:
+            break
+        time.sleep(0.5)
+    producer.produce("loud-in", json.dumps({"n": number}))
+    producer.flush()
+    time.sleep(1)
