@@ -1,5 +1,6 @@
 """Stateful processors for the tests; a module of its own, so that Spark's workers can import it."""
 
+from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 OUTPUT = "key STRING, total LONG, text STRING, items ARRAY<INT>, entries MAP<STRING, INT>"
@@ -64,7 +65,8 @@ class Everything(StatefulProcessor):
         entries = {name[0]: value[0] for name, value in self.entries.iterator()}
         assert sorted(entries) == sorted(name[0] for name in self.entries.keys())
         assert sorted(entries.values()) == sorted(value[0] for value in self.entries.values())
-        return key[0], known[0] if known else -1, text, items, entries
+        total = known[0] if known else -1
+        return Row(key=key[0], total=total, text=text, items=items, entries=entries)
 
     def add(self, row):
         known = self.total.get()

@@ -10,10 +10,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import processors
 import psutil
 import pytest
 from conftest import processes_of
 from processors import OUTPUT, Everything, Inherits, Leaves, Rings, Simple
+from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 import eagre as eg
@@ -21,6 +23,7 @@ from eagre.errors import SettingsError
 from eagre.waiting import wait_until
 
 SCHEMA = "key STRING, n INT, do STRING"
+cloudpickle.register_pickle_by_value(processors)  # Spark's own workers cannot import it
 
 
 def events(seed, count, keys=4):

@@ -101,7 +101,9 @@ class Outputs:
         self._carries = carries_source
 
     def encode(self, value: Any, origin: bytes | None) -> bytes:  # noqa: ANN401  (checked here)
-        """Write one."""
+        """Write one; a Row with names by them, as PySpark does."""
+        if isinstance(value, T.Row) and "__fields__" in value.__dict__:
+            value = value.asDict()
         fields = self._fields(value)
         return self._encode((*fields, origin) if self._carries else fields)
 
@@ -133,13 +135,8 @@ class Session:
         self.updates.append(_OP.pack(op, index) + argument)
 
 
-class Variable:
-    """What all state variables have: a place in the session, and a past to go back to."""
-
-    def __init__(self, session: Session, index: int, spec: dict[str, Any]) -> None:
-        self._session = session
-        self._index = index
-        self._rows = Rows(spec["schema"])
+class Kept:
+    """What a key has, as a call sees it: with its own changes, and a past to go back to."""
 
     def forget(self) -> None:
         """Begin a call."""
@@ -152,6 +149,48 @@ class Variable:
     def restore(self, saved: Any) -> None:  # noqa: ANN401  (as above)
         """Undo what came after ``saved``."""
         raise NotImplementedError
+
+
+class Timers(Kept):
+    """The key's timers."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin a call."""
+        self._changes: list[tuple[int, int]] = []
+
+    def saved(self) -> Any:  # noqa: ANN401
+        """Give what ``restore`` takes."""
+        return self._changes
+
+    def restore(self, saved: Any) -> None:  # noqa: ANN401
+        """Undo what came after ``saved``."""
+        self._changes = saved
+
+    def change(self, op: int, at: int) -> None:
+        """Set or delete one."""
+        self._changes = [*self._changes, (op, int(at))]
+        self._session.change(op, 0, _TIME.pack(int(at)))
+
+    def all(self) -> Iterator[int]:
+        """Give them all."""
+        reply = self._session.ask(_ASK_TIMERS, 0)
+        timers = {reply.take(_TIME)[0] for _ in range(reply.take(_COUNT)[0])}
+        for op, at in self._changes:
+            (timers.add if op == _TIMER_SET else timers.discard)(at)
+        return iter(sorted(timers))
+
+
+class Variable(Kept):
+    """A state variable: rows of a schema, at a place in the session."""
+
+    def __init__(self, session: Session, index: int, spec: dict[str, Any]) -> None:
+        self._session = session
+        self._index = index
+        self._rows = Rows(spec["schema"])
 
 
 class Value(Variable):
@@ -268,7 +307,8 @@ class Map(Variable):
 
     def restore(self, saved: Any) -> None:  # noqa: ANN401
         """Undo what came after ``saved``."""
-        self._known, self._complete = saved
+        known, self._complete = saved
+        self._known = dict(known)
 
     def _entry(self, key: Any) -> bytes | None:  # noqa: ANN401  (checked by the codec)
         name = self._keys.encode(key)
@@ -339,6 +379,12 @@ class Handle:
         self._session = session
         self._specs = {spec["name"]: (index, spec) for index, spec in enumerate(variables)}
         self.variables: list[Variable | None] = [None] * len(variables)
+        self.timers = Timers(session)
+
+    @property
+    def kept(self) -> list[Kept]:
+        """Everything that a call may change."""
+        return [*(v for v in self.variables if v is not None), self.timers]
 
     def _variable(self, kind: str, name: str) -> Any:  # noqa: ANN401  (one of three classes)
         index, spec = self._specs.get(name, (-1, {"kind": None}))
@@ -369,23 +415,15 @@ class Handle:
 
     def registerTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803
         """Set a timer for the key."""
-        self._session.change(_TIMER_SET, 0, _TIME.pack(int(expiryTimestampMs)))
+        self.timers.change(_TIMER_SET, expiryTimestampMs)
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803
         """Remove a timer of the key."""
-        self._session.change(_TIMER_DELETE, 0, _TIME.pack(int(expiryTimestampMs)))
+        self.timers.change(_TIMER_DELETE, expiryTimestampMs)
 
     def listTimers(self) -> Iterator[int]:  # noqa: N802
         """Give the key's timers."""
-        reply = self._session.ask(_ASK_TIMERS, 0)
-        timers = {reply.take(_TIME)[0] for _ in range(reply.take(_COUNT)[0])}
-        for update in self._session.updates:
-            (op, _), time = _OP.unpack_from(update), update[_OP.size :]
-            if op == _TIMER_SET:
-                timers.add(_TIME.unpack(time)[0])
-            elif op == _TIMER_DELETE:
-                timers.discard(_TIME.unpack(time)[0])
-        return iter(sorted(timers))
+        return self.timers.all()
 
 
 class Processing:
@@ -410,6 +448,7 @@ class Processing:
         self._initial = Rows(spec["initial"]) if spec["initial"] else None
         self._output = Outputs(spec["returns"], carries_source=spec["carries_source"])
         processor.init(self._handle)
+        self._kept = self._handle.kept
 
     def answer(self, wire: Wire, message: bytes) -> None:
         """Answer one call."""
@@ -468,9 +507,8 @@ class Processing:
     def _load(self, call: Blocks) -> None:
         """Begin with a key: its values came with the call."""
         self._session.updates = []
-        for variable in self._handle.variables:
-            if variable is not None:
-                variable.forget()
+        for kept in self._kept:
+            kept.forget()
         for index in self._values:
             data = call.block() if call.take(_FLAG)[0] else None
             variable = self._handle.variables[index]
@@ -529,12 +567,11 @@ class Processing:
             return [], [(index, self._reason(self._name, error))]
 
     def _saved(self) -> list[Any]:
-        return [v.saved() for v in self._handle.variables if v is not None]
+        return [kept.saved() for kept in self._kept]
 
     def _restore(self, saved: list[Any]) -> None:
-        present = [v for v in self._handle.variables if v is not None]
-        for variable, past in zip(present, saved, strict=True):
-            variable.restore(past)
+        for kept, past in zip(self._kept, saved, strict=True):
+            kept.restore(past)
 
 
 def _blocks(items: Sequence[bytes]) -> bytes:
