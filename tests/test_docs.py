@@ -21,15 +21,15 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
-def blocks(language=""):
+def blocks(language="", text=README):
     """The code blocks of a language; every other part between fences is code."""
-    fenced = re.split(r"^```(.*)\n", README, flags=re.MULTILINE)
+    fenced = re.split(r"^```(.*)\n", text, flags=re.MULTILINE)
     opened = zip(fenced[1::4], fenced[2::4], strict=True)
     return [code for name, code in opened if name == language]
 
 
 def test_the_readme_pipeline_passes_the_readme_test(tmp_path):
-    pipeline, test, _ = blocks("python")
+    pipeline, _, test, _ = blocks("python")
     (tmp_path / "score.py").write_text(pipeline)
     (tmp_path / "test_score.py").write_text(test)
     done = subprocess.run(
@@ -44,12 +44,30 @@ def test_the_readme_pipeline_passes_the_readme_test(tmp_path):
     assert len(test.strip().splitlines()) <= 12
 
 
+def test_the_readmes_function_runs(eagre_spark):
+    df = eagre_spark.createDataFrame([(5000.0, "DE"), (5000.0, "CH")], "amount DOUBLE, country STRING")
+    scope = {"df": df}
+    exec(blocks("python")[1], scope)  # noqa: S102  (our own README)
+    assert [row.risk for row in scope["scored"].collect()] == [0.9, 0.1]
+
+
+def test_the_page_about_python_runs(run_in_both_modes):
+    scope = {}
+    for code in blocks("python", (ROOT / "docs" / "python.md").read_text()):
+        exec(code, scope)  # noqa: S102  (our own page)
+    rows = [{"card": "c", "amount": 5000.0, "country": "DE"}]
+    assert run_in_both_modes(scope["score"], rows)[0]["risk"] == 0.9
+    assert scope["inference"].function([5000.0, 1.0]) == [0.9, 0.1]
+    visits = run_in_both_modes(scope["visits"], [{"user": "u", "page": "p"}] * 2)
+    assert [row["n"] for row in visits] == [1, 2]
+
+
 def test_the_readmes_plain_pyspark_runs(eagre_harness, tmp_path):
     for topic in ("payments", "large"):
         if topic not in eagre_harness.topics.names():
             eagre_harness.topics.create(topic, 1)
     scope = {"brokers": eagre_harness.brokers, "checkpoint": str(tmp_path)}
-    exec(blocks("python")[2], scope)  # noqa: S102  (our own README)
+    exec(blocks("python")[3], scope)  # noqa: S102  (our own README)
     try:
         assert scope["query"].isActive
     finally:

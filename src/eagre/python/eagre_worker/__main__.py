@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 
-from eagre_worker.serve import serve
+from .serve import serve
 
 _PR_SET_PDEATHSIG = 1
 _BACKLOG = 128

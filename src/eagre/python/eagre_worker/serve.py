@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 from pyspark.sql import types as T
 
-from eagre_worker import log
-from eagre_worker.codec import row_codec
-from eagre_worker.state import Processing
-from eagre_worker.wire import Blocks, Wire
+from . import log
+from .codec import row_codec
+from .state import Processing
+from .wire import Blocks, Wire
 
 if TYPE_CHECKING:
     import socket

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
-from eagre_worker.codec import WrongTypeError, field_values, row_codec
-from eagre_worker.wire import Blocks, Wire, block
+from .codec import WrongTypeError, field_values, row_codec
+from .wire import Blocks, Wire, block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

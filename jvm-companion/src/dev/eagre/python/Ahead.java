@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
@@ -16,25 +17,38 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * The rows on their way to a processor. A thread reads them, so that the processor sees which ones
- * wait behind the row it is given and can ask Python about all of them at once. While none come, an
- * empty row goes down every few milliseconds, if asked for: Spark looks at timers only when a row
- * passes.
+ * The rows on their way to a processor. While rows come one by one, the task's own thread takes each
+ * from Spark: nothing is quicker. When they begin to wait, a second thread reads ahead, so that the
+ * processor sees which ones stand behind the row it is given and can ask Python about all of them at
+ * once; when none wait any more, it stops. Where timers tick, the second thread reads all the time,
+ * and while no row comes an empty one goes down every few milliseconds: Spark looks at timers only
+ * when a row passes.
  */
 final class Ahead extends AbstractIterator<Object> {
     private static final int ROOM = 256;
+    private static final int ROWS_TO_BEGIN = 16;
+    private static final int ROWS_TO_END = 64;
+    private static final long AT_ONCE_NANOS = 20_000;
     private static final Object END = new Object();
+    private static final Object PAUSE = new Object();
     private static final Map<String, Ahead> RUNNING = new ConcurrentHashMap<>();
 
     private final BlockingQueue<Object> queue = new ArrayBlockingQueue<>(ROOM);
+    private final Semaphore wanted = new Semaphore(0);
+    private final Iterator<Object> rows;
     private final InternalRow tick;
     private final long tickMs;
     private Object next;
+    private boolean reading;
+    private int inRow;
+    private volatile boolean pausing;
     private volatile Throwable failure;
 
-    private Ahead(InternalRow tick, long tickMs) {
+    private Ahead(Iterator<Object> rows, InternalRow tick, long tickMs) {
+        this.rows = rows;
         this.tick = tick;
-        this.tickMs = tickMs > 0 ? tickMs : Long.MAX_VALUE;
+        this.tickMs = tickMs;
+        if (tickMs > 0) begin();
     }
 
     /** The step of the plan. */
@@ -58,9 +72,9 @@ final class Ahead extends AbstractIterator<Object> {
         public Iterator<Object> apply(Iterator<Object> rows) {
             TaskContext task = TaskContext.get();
             String name = name(processor, task);
-            Ahead ahead = new Ahead(new GenericInternalRow(new Object[columns]), tickMs);
+            Ahead ahead = new Ahead(rows, new GenericInternalRow(new Object[columns]), tickMs);
             RUNNING.put(name, ahead);
-            Thread reader = Readers.start(task, () -> ahead.read(rows));
+            Thread reader = Readers.start(task, ahead::read);
             task.addTaskCompletionListener((TaskCompletionListener) context -> {
                 RUNNING.remove(name);
                 Readers.stop(reader);
@@ -80,41 +94,75 @@ final class Ahead extends AbstractIterator<Object> {
 
     /** The rows that wait, the next one first. */
     List<InternalRow> waiting(int most) {
-        List<InternalRow> rows = new ArrayList<>();
-        if (queue.isEmpty()) return rows;
+        List<InternalRow> waiting = new ArrayList<>();
+        if (queue.isEmpty()) return waiting;
         for (Object row : queue) {
-            if (row == END || rows.size() == most) break;
-            rows.add((InternalRow) row);
+            if (row == END || row == PAUSE || waiting.size() == most) break;
+            waiting.add((InternalRow) row);
         }
-        return rows;
+        return waiting;
     }
 
-    private void read(Iterator<Object> rows) {
+    /** The second thread: reads when it is wanted, until it is told to pause. */
+    private void read() {
         try {
-            while (rows.hasNext()) {
-                queue.put(rows.next());
+            while (true) {
+                wanted.acquire();
+                boolean more = true;
+                while (!pausing && (more = rows.hasNext())) {
+                    queue.put(rows.next());
+                }
+                queue.put(more ? PAUSE : END);
             }
-        } catch (Throwable error) {
-            failure = error;
-        }
-        try {
-            queue.put(END);
         } catch (InterruptedException error) {
             // The task is over; nobody waits.
+        } catch (Throwable error) {
+            failure = error;
+            queue.clear();
+            queue.add(END);
         }
+    }
+
+    private void begin() {
+        reading = true;
+        pausing = false;
+        inRow = 0;
+        wanted.release();
     }
 
     @Override
     public boolean hasNext() {
-        if (next == null) next = poll();
+        while (next == null) {
+            next = reading ? awaited() : taken();
+        }
         if (next == END && failure != null) Readers.rethrow(failure);
         return next != END;
     }
 
-    private Object poll() {
+    /** Takes a row from Spark itself; many at once in a row mean that they wait. */
+    private Object taken() {
+        long start = System.nanoTime();
+        Object row = rows.hasNext() ? rows.next() : END;
+        inRow = System.nanoTime() - start < AT_ONCE_NANOS ? inRow + 1 : 0;
+        if (inRow >= ROWS_TO_BEGIN && row != END) begin();
+        return row;
+    }
+
+    /** Takes a row that the second thread has read; null when it has just paused. */
+    private Object awaited() {
         try {
-            Object row = queue.poll(tickMs, TimeUnit.MILLISECONDS);
-            return row == null ? tick : row;
+            Object row = queue.poll();
+            inRow = row == null ? inRow + 1 : 0;
+            if (row == null && tickMs > 0) {
+                row = queue.poll(tickMs, TimeUnit.MILLISECONDS);
+                return row == null ? tick : row;
+            }
+            if (inRow >= ROWS_TO_END) pausing = true;
+            if (row == null) row = queue.take();
+            if (row != PAUSE) return row;
+            reading = false;
+            inRow = 0;
+            return null;
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
             throw new TaskKilledException();

@@ -1,0 +1,144 @@
+"""Python functions and state on a Spark standalone cluster of two workers, with the app's modules."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pyspark
+import pytest
+from confluent_kafka import Producer
+
+from eagre.jvm import find_java
+from eagre.waiting import wait_until
+
+HOME = Path(pyspark.__file__).parent
+
+APP = """
+import os
+import eagre as eg
+from helper import doubled
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+class Count(StatefulProcessor):
+    def init(self, handle):
+        self.seen = handle.getValueState("seen", "n LONG")
+
+    def handleInputRows(self, key, rows, timerValues):
+        for row in rows:
+            known = self.seen.get()
+            n = (known[0] if known else 0) + 1
+            self.seen.update((n,))
+            yield key[0], n, row.m, row.pid
+
+    def close(self): ...
+
+@eg.udf("int")
+def twice(n):
+    return doubled(n)
+
+@eg.udf("int")
+def pid(n):
+    return os.getppid()
+
+@eg.pipeline(source=eg.Kafka("cluster-in", schema="key STRING, n INT", partitions=2),
+    sink=eg.Kafka("cluster-out"))
+def clustered(df):
+    called = df.withColumn("m", twice("n")).withColumn("pid", pid("n"))
+    return eg.transform_with_state(
+        called.groupBy("key"), Count(), "key STRING, n LONG, m INT, pid INT").drop("_source")
+"""
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A master and two workers, each with two cores."""
+    port = free_port()
+    env = {
+        **os.environ,
+        "JAVA_HOME": str(find_java().home),
+        "SPARK_HOME": str(HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(tmp_path / "work"),
+    }
+    started = []
+
+    def start(kind, *arguments):
+        log = (tmp_path / f"{kind}-{len(started)}.log").open("w")
+        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
+        process = subprocess.Popen(
+            [*command, *arguments],
+            env=env,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        started.append(process)
+        return tmp_path / log.name
+
+    master = f"spark://127.0.0.1:{port}"
+    log = start(
+        "master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())
+    )
+    for _ in range(2):
+        start(
+            *("worker.Worker", "--host", "127.0.0.1", "--cores", "2", "--memory", "1g"),
+            *("--webui-port", str(free_port()), master),
+        )
+    wait_until(
+        lambda: len(re.findall("Registering worker", log.read_text())) == 2,
+        60,
+        "the workers did not register",
+    )
+    yield master
+    for process in started:
+        for child in psutil.Process(process.pid).children(recursive=True):
+            child.kill()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_functions_and_state_run_on_two_executors(cli, cluster, eagre_broker, eagre_harness):
+    cli.app("def doubled(n):\n    return n * 2\n", "helper.py")
+    app = cli.app(APP)
+    eagre_harness.topics.create("cluster-in", 2)
+    eagre_harness.topics.create("cluster-out", 1)
+    producer = Producer({"bootstrap.servers": eagre_broker.address})
+    for n in range(40):
+        row = json.dumps({"key": f"k{n % 8}", "n": n})
+        producer.produce("cluster-in", row, partition=n % 2)
+    producer.flush()
+    settings = ("spark.executor.memory=512m", "spark.executor.cores=2", "spark.cores.max=4")
+    options = " ".join(f"--conf {setting}" for setting in settings)
+    process = cli.start(
+        *("run", app, "--master", cluster, "--brokers", eagre_broker.address),
+        *("--from", "earliest", "--every", "10 s"),
+        PYSPARK_SUBMIT_ARGS=f"{options} pyspark-shell",
+    )
+    try:
+        deadline = time.monotonic() + 120
+        found = []
+        while len(found) < 40 and time.monotonic() < deadline:
+            assert process.poll() is None, process.communicate()[1][-3000:]
+            time.sleep(1)
+            found = eagre_harness.records("cluster-out", {0: 0})
+        rows = [json.loads(record.value()) for record in found]
+    finally:
+        for child in psutil.Process(process.pid).children(recursive=True):
+            child.kill()
+        process.kill()
+        process.communicate()
+    assert sorted(row["m"] for row in rows) == [n * 2 for n in range(40)]
+    assert sorted(row["n"] for row in rows) == sorted(list(range(1, 6)) * 8)
+    assert len({row["pid"] for row in rows}) == 2, "both executors have workers of their own"
