@@ -63,7 +63,8 @@ class Everything(StatefulProcessor):
         text = f"{row.do} {known[1] if known else None}"
         items = [item[0] for item in self.items.get()] if self.items.exists() else []
         entries = {name[0]: value[0] for name, value in self.entries.iterator()}
-        assert sorted(entries) == sorted(name[0] for name in self.entries.keys())
+        names = self.entries.keys()
+        assert sorted(entries) == sorted(name[0] for name in names)
         assert sorted(entries.values()) == sorted(value[0] for value in self.entries.values())
         total = known[0] if known else -1
         return Row(key=key[0], total=total, text=text, items=items, entries=entries)

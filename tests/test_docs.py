@@ -45,7 +45,9 @@ def test_the_readme_pipeline_passes_the_readme_test(tmp_path):
 
 
 def test_the_readmes_function_runs(eagre_spark):
-    df = eagre_spark.createDataFrame([(5000.0, "DE"), (5000.0, "CH")], "amount DOUBLE, country STRING")
+    df = eagre_spark.createDataFrame(
+        [(5000.0, "DE"), (5000.0, "CH")], "amount DOUBLE, country STRING"
+    )
     scope = {"df": df}
     exec(blocks("python")[1], scope)  # noqa: S102  (our own README)
     assert [row.risk for row in scope["scored"].collect()] == [0.9, 0.1]

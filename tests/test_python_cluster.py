@@ -1,4 +1,4 @@
-"""Python functions and state on a Spark standalone cluster of two workers, with the app's modules."""
+"""Python on a Spark standalone cluster of two workers, with the app's own modules."""
 
 import json
 import os
@@ -89,7 +89,13 @@ def cluster(tmp_path):
 
     master = f"spark://127.0.0.1:{port}"
     log = start(
-        "master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())
+        "master.Master",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--webui-port",
+        str(free_port()),
     )
     for _ in range(2):
         start(

@@ -1,6 +1,6 @@
 """The codec against Spark's own: what a function sees, and what becomes of what it gives back."""
 
-import datetime
+import datetime as dt
 import decimal
 
 import pytest
@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 import eagre as eg
 from eagre.python.eagre_worker.codec import NoCodecError, WrongTypeError, codec, row_codec
 
-FIRST = datetime.datetime(1902, 1, 1)  # noqa: DTZ001  (Spark's timestamps are naive in Python)
-LAST = datetime.datetime(2200, 1, 1)  # noqa: DTZ001
+FIRST = dt.datetime(1902, 1, 1)  # noqa: DTZ001  (Spark's timestamps are naive in Python)
+LAST = dt.datetime(2200, 1, 1)  # noqa: DTZ001
 
 
 def whole(bits):
@@ -40,10 +40,10 @@ ATOMS = [
     (T.DoubleType(), st.floats(allow_nan=False)),
     (T.StringType(), texts),
     (T.BinaryType(), st.binary(max_size=12)),
-    (T.DateType(), st.dates(datetime.date(1, 1, 2), datetime.date(9999, 12, 31))),
+    (T.DateType(), st.dates(dt.date(1, 1, 2), dt.date(9999, 12, 31))),
     (T.TimestampType(), moments),
     (T.TimestampNTZType(), moments),
-    (T.DayTimeIntervalType(), st.timedeltas(datetime.timedelta(-9999), datetime.timedelta(9999))),
+    (T.DayTimeIntervalType(), st.timedeltas(dt.timedelta(-9999), dt.timedelta(9999))),
     (T.DecimalType(10, 2), decimals(10, 2)),
     (T.DecimalType(18, 0), decimals(18, 0)),
     (T.DecimalType(38, 18), decimals(38, 18)),
@@ -132,7 +132,7 @@ def test_a_function_sees_and_gives_back_what_sparks_own_does(eagre_spark, table)
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
 def test_timestamps_mean_the_same_in_every_zone(eagre_spark, zone, monkeypatch):
     df = eagre_spark.sql("SELECT TIMESTAMP '2026-03-08 02:30:00Z' AS at")
-    aware = datetime.timezone(datetime.timedelta(hours=5, minutes=30))
+    aware = dt.timezone(dt.timedelta(hours=5, minutes=30))
     moved = eg.udf(lambda at: at.astimezone(aware), "timestamp", on_error="fail")
     kept = df.select(moved("at").alias("moved"), "at").first()
     assert kept.moved == kept.at
@@ -153,9 +153,9 @@ def test_numpy_values_are_taken(eagre_spark):
         eagre_spark.range(1)
         .select(
             eg.udf(lambda i: np.int64(i + 7), "long", on_error="fail")("id").alias("n"),
-            eg.udf(lambda i: np.float32(0.5), "double", on_error="fail")("id").alias("x"),
-            eg.udf(lambda i: np.array([1, 2]), "array<int>", on_error="fail")("id").alias("l"),
-            eg.udf(lambda i: np.bool_(1), "boolean", on_error="fail")("id").alias("b"),
+            eg.udf(lambda _: np.float32(0.5), "double", on_error="fail")("id").alias("x"),
+            eg.udf(lambda _: np.array([1, 2]), "array<int>", on_error="fail")("id").alias("l"),
+            eg.udf(lambda _: np.bool_(1), "boolean", on_error="fail")("id").alias("b"),
         )
         .first()
     )

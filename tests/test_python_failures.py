@@ -1,4 +1,4 @@
-"""Functions that raise, hang, die, leak or lie: the other rows are delivered, nothing is left over."""
+"""Functions that raise, hang, die, leak or lie: the other rows are delivered."""
 
 import json
 import os
@@ -7,9 +7,9 @@ import time
 
 import psutil
 import pytest
-from conftest import processes_of
 
 import eagre as eg
+from conftest import processes_of
 from eagre.waiting import wait_until
 
 ROWS = [{"n": n} for n in range(2000)]
@@ -82,7 +82,9 @@ def test_the_query_may_be_told_to_fail(run_pipeline):
     def never(n):
         raise ValueError("never")
 
-    with pytest.raises(Exception, match=r"PYTHON_FUNCTION_FAILED: doubtful raised ValueError: never"):
+    with pytest.raises(
+        Exception, match=r"PYTHON_FUNCTION_FAILED: doubtful raised ValueError: never"
+    ):
         run_pipeline(mapped("never", never, on_error="fail"), ROWS[:3])
 
 
@@ -112,7 +114,7 @@ def test_a_worker_killed_from_outside_loses_nothing(run_pipeline):
 
     def once(n):
         if n == 500 and not os.path.exists(marker):  # noqa: PTH110
-            open(marker, "w").close()  # noqa: PTH123, SIM115
+            open(marker, "w").close()  # noqa: PTH123
             os.kill(os.getpid(), signal.SIGKILL)
         return n
 
@@ -191,7 +193,7 @@ def test_a_function_that_cannot_be_loaded_in_a_worker(eagre_spark):
             return n
 
     broken = eg.udf(Broken(), "int", name="broken")
-    with pytest.raises(Exception, match="broken raised ValueError.*not a number"):
+    with pytest.raises(Exception, match=r"broken raised ValueError.*not a number"):
         eagre_spark.range(1).select(broken("id")).collect()
 
 

@@ -223,7 +223,7 @@ def test_what_cannot_be_sent_says_what_to_do(eagre_spark):
         with lock:
             return n
 
-    with pytest.raises(SettingsError, match="FUNCTION_NOT_PICKLABLE.*locked.*lock") as told:
+    with pytest.raises(SettingsError, match=r"FUNCTION_NOT_PICKLABLE.*locked.*lock") as told:
         eagre_spark.range(1).select(eg.udf(locked, "long")("id"))
     assert "functools.cache" in told.value.hint
 

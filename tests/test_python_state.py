@@ -10,17 +10,17 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import processors
 import psutil
 import pytest
-from conftest import processes_of
-from processors import OUTPUT, Everything, Inherits, Leaves, Rings, Simple
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 import eagre as eg
+import processors
+from conftest import processes_of
 from eagre.errors import SettingsError
 from eagre.waiting import wait_until
+from processors import OUTPUT, Everything, Inherits, Leaves, Rings, Simple
 
 SCHEMA = "key STRING, n INT, do STRING"
 cloudpickle.register_pickle_by_value(processors)  # Spark's own workers cannot import it
@@ -220,7 +220,9 @@ def test_a_timer_in_the_past_rings_at_once(eagre_harness, tmp_path):
     rings = pipeline("past", Rings(), "processing-time")
     with Live(eagre_harness, rings, tmp_path / "c") as live:
         live.send({"key": "p", "n": -60_000, "do": "ring"})
-        wait_until(lambda: any(r["text"] == "rang" for _, r in live.results()), 3, "it did not ring")
+        wait_until(
+            lambda: any(r["text"] == "rang" for _, r in live.results()), 3, "it did not ring"
+        )
 
 
 def test_a_deleted_timer_does_not_ring_and_listed_ones_are_there(eagre_harness, tmp_path):

@@ -165,7 +165,7 @@ def started(writer: DataStreamWriter, mode: Mode) -> StreamingQuery:
     if mode != "available-now" or not gateway.goes_by_the_clock(df):
         return writer.start()
     conf = df.sparkSession.conf
-    before = conf.get(_EMPTY_BATCHES)
+    before = str(conf.get(_EMPTY_BATCHES))
     conf.set(_EMPTY_BATCHES, "false")
     try:
         return writer.start()

@@ -53,7 +53,7 @@ def function_column(
     )
 
 
-def transform_with_state(
+def transform_with_state(  # noqa: PLR0913, PLR0917  (as Java has them)
     spark: SparkSession,
     grouped: GroupedData,
     initial: GroupedData | None,

@@ -75,7 +75,7 @@ class Function:
         functools.update_wrapper(self, function)
         self.function = function
         self.returns = returns
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.name: str = name or _name(function)
         self._kind = kind
         self._limits = limits
 
@@ -99,6 +99,10 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<Python function {self.name}>"
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def udf(
@@ -187,7 +191,7 @@ def _decorator(
     return Function(function, returns, kind, name, limits)
 
 
-def flat_map(
+def flat_map(  # noqa: PLR0913  (each has a default)
     df: DataFrame,
     function: Callable[..., Iterable[Any]],
     schema: str | StructType,
@@ -217,7 +221,7 @@ def flat_map(
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType
 
-    made = row_type(schema, name or getattr(function, "__name__", "flat_map"))
+    made = row_type(schema, name or _name(function))
     limits = Limits(timeout, memory, on_error)
     call = Function(function, ArrayType(made), "flat", name, limits)
     kept = [SOURCE] if SOURCE in df.columns and SOURCE not in made.names else []

@@ -21,7 +21,7 @@ def by_value(module: ModuleType) -> None:
     """Ship a module's functions themselves, not only their names: workers need not import it."""
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(module)
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def pickled(what: Any, name: str) -> bytes:  # noqa: ANN401  (a function or a processor)
@@ -33,8 +33,8 @@ def pickled(what: Any, name: str) -> bytes:  # noqa: ANN401  (a function or a pr
     from pyspark import cloudpickle
 
     try:
-        return bytes(cloudpickle.dumps(what))
-    except Exception as error:
+        return bytes(cloudpickle.dumps(what))  # type: ignore[no-untyped-call]
+    except Exception as error:  # noqa: BLE001  (pickle raises whatever it likes)
         raise SettingsError(
             "FUNCTION_NOT_PICKLABLE",
             f"{name} cannot be sent to a worker: {str(error).strip() or type(error).__name__}.",
@@ -64,7 +64,7 @@ def ship_modules(spark: SparkSession, folder: Path) -> tuple[str, ...]:
         Their names.
     """
     own = {
-        name: Path(module.__file__)
+        name: Path(str(module.__file__))
         for name, module in list(sys.modules.items())
         if getattr(module, "__file__", None) and _is_own(Path(str(module.__file__)), folder)
     }

@@ -29,7 +29,7 @@ _SPARK_TIME = {
 }
 
 
-def transform_with_state(
+def transform_with_state(  # noqa: PLR0913  (each has a default)
     grouped: GroupedData,
     processor: StatefulProcessor,
     schema: str | StructType,

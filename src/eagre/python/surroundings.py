@@ -29,12 +29,13 @@ class Surroundings:
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-_current: ContextVar[Surroundings] = ContextVar("surroundings", default=Surroundings())
+_NOWHERE = Surroundings()
+_current: ContextVar[Surroundings | None] = ContextVar("surroundings", default=None)
 
 
 def surroundings() -> Surroundings:
     """Give the pipeline that is being built."""
-    return _current.get()
+    return _current.get() or _NOWHERE
 
 
 @contextmanager

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Decode = Callable[[bytes, int], tuple[Any, int]]
     Encode = Callable[[Any], bytes]
 
-_FORMATS = {
+_FORMATS: dict[type[T.DataType], str] = {
     T.BooleanType: "?",
     T.ByteType: "b",
     T.ShortType: "h",
@@ -179,7 +179,7 @@ def _explained(encode: Encode, kind: T.StructType, fields: Sequence[Codec]) -> E
     def checked(values: Any) -> bytes:  # noqa: ANN401  (whatever the user's function gave)
         try:
             return encode(values)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (told in other words)
             raise _explanation(values, kind, fields) or error from None
 
     return checked
@@ -199,8 +199,8 @@ def _explanation(
             raw = field.encode(value) if field.encode else value
             if field.format:
                 struct.pack("<" + field.format, raw)
-            elif field.format is None and not isinstance(raw, (bytes, bytearray)):
-                raise TypeError
+            elif field.format is None:
+                b"".join([raw])
         except Exception as error:  # noqa: BLE001  (whatever it was, it is told)
             detail = f" ({error})" if isinstance(error, WrongTypeError) else ""
             return WrongTypeError(
@@ -242,8 +242,7 @@ def _bytes(value: Any) -> bytes:  # noqa: ANN401  (checked here)
     raise WrongTypeError("not bytes")
 
 
-def _decimal(kind: T.DataType) -> Codec:
-    assert isinstance(kind, T.DecimalType)
+def _decimal(kind: T.DecimalType) -> Codec:
     scale, most = kind.scale, 10**kind.precision
 
     def decode(unscaled: int) -> Decimal:
@@ -278,8 +277,7 @@ def _void(kind: T.DataType) -> Codec:
     return Codec(kind, "", None, refuse)
 
 
-def _struct(kind: T.DataType) -> Codec:
-    assert isinstance(kind, T.StructType)
+def _struct(kind: T.StructType) -> Codec:
     decode, encode = row_codec(kind)
     fields = field_values(kind)
     return Codec(kind, None, lambda data: decode(data, 0)[0], lambda value: encode(fields(value)))
@@ -304,8 +302,7 @@ def field_values(kind: T.StructType) -> Callable[[Any], Sequence[Any]]:
     return fields
 
 
-def _array(kind: T.DataType) -> Codec:
-    assert isinstance(kind, T.ArrayType)
+def _array(kind: T.ArrayType) -> Codec:
     decode, encode = elements(codec(kind.elementType))
     return Codec(kind, None, lambda data: decode(data, 0), lambda value: encode(_listed(value)))
 
@@ -318,8 +315,7 @@ def _listed(value: Any) -> Sequence[Any]:  # noqa: ANN401  (checked here)
     raise WrongTypeError("not a list")
 
 
-def _map(kind: T.DataType) -> Codec:
-    assert isinstance(kind, T.MapType)
+def _map(kind: T.MapType) -> Codec:
     read_keys, write_keys = elements(codec(kind.keyType))
     read_values, write_values = elements(codec(kind.valueType))
 
@@ -410,9 +406,8 @@ def _variant(kind: T.DataType) -> Codec:
     return Codec(kind, None, decode, encode)
 
 
-def _own(kind: T.DataType) -> Codec:
+def _own(kind: T.UserDefinedType) -> Codec:
     """User-defined types: the underlying type, with the user's conversions around it."""
-    assert isinstance(kind, T.UserDefinedType)
     inner = codec(kind.sqlType())
     decode, encode = inner.decode, inner.encode
     return Codec(
@@ -427,7 +422,7 @@ def _same(value: Any) -> Any:  # noqa: ANN401  (any value)
     return value
 
 
-_MAKERS: tuple[tuple[Any, Callable[[T.DataType], Codec]], ...] = (
+_MAKERS: tuple[tuple[Any, Callable[[Any], Codec]], ...] = (
     (T.UserDefinedType, _own),
     (_TEXTS, _text),
     (T.BinaryType, _binary),

@@ -160,14 +160,13 @@ class Mapping:
             self._memory.answered()
 
     def _several(self, calls: Sequence[Sequence[Any]]) -> bytes:
-        index = 0
-        results = []
+        results: list[Any] = []
         try:
-            for index, (function, arguments) in enumerate(zip(self._functions, calls, strict=True)):
+            for function, arguments in zip(self._functions, calls, strict=True):
                 results.append(function(*arguments))
             return _OK + self._encode(results)
         except Exception as error:  # noqa: BLE001  (as above)
-            return self._raised(index, error)
+            return self._raised(min(len(results), len(calls) - 1), error)
 
     def _lists(self, frame: bytes, count: int) -> Iterator[bytes]:
         """Give the function all rows of the frame at once; one by one if it raises."""
@@ -208,7 +207,7 @@ def _listed(function: Callable[..., Any], rows: Sequence[Sequence[Any]]) -> Sequ
         results = list(results)
     if len(results) != len(rows):
         raise ValueError(f"it gave {len(results)} results for {len(rows)} rows")
-    return results.tolist() if hasattr(results, "tolist") else results
+    return list(results)
 
 
 def reason(name: str, error: BaseException) -> str:

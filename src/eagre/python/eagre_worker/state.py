@@ -56,7 +56,7 @@ class Rows:
 
     def decode(self, data: bytes) -> T.Row:
         """Read one."""
-        return self._decode(data, 0)[0]
+        return self._decode(data, 0)[0]  # type: ignore[no-any-return]
 
     def encode(self, value: Any) -> bytes:  # noqa: ANN401  (checked here)
         """Write one."""
@@ -73,7 +73,8 @@ class Inputs:
         self._names = kind.names
         self._place = kind.names.index(SOURCE) if SOURCE in kind.names else None
         self._decode = row_codec(_with_raw_source(kind), rows=False)[0]
-        self._source = row_codec(kind[SOURCE].dataType)[0] if SOURCE in kind.names else None
+        source = kind[SOURCE].dataType if SOURCE in kind.names else None
+        self._source = row_codec(source)[0] if isinstance(source, T.StructType) else None
         self.origin: bytes | None = None
         """Of the row that was read last."""
 
@@ -196,13 +197,15 @@ class Variable(Kept):
 class Value(Variable):
     """``ValueState``: it came with the call."""
 
+    _data: bytes | None = None
+
     def load(self, data: bytes | None) -> None:
         """Take what came with the call."""
         self._data = data
 
     def forget(self) -> None:
         """Begin a call; ``load`` follows."""
-        self._data: bytes | None = None
+        self._data = None
 
     def saved(self) -> Any:  # noqa: ANN401
         """Give what ``restore`` takes."""
@@ -445,7 +448,7 @@ class Processing:
         self._values = [i for i, v in enumerate(spec["variables"]) if v["kind"] == "value"]
         self._decode_key = row_codec(T.StructType.fromJson(spec["key"]), rows=False)[0]
         self._input = Inputs(spec["arguments"][0])
-        self._initial = Rows(spec["initial"]) if spec["initial"] else None
+        self._initial = Rows(spec["initial"] or spec["key"])
         self._output = Outputs(spec["returns"], carries_source=spec["carries_source"])
         processor.init(self._handle)
         self._kept = self._handle.kept
@@ -475,7 +478,6 @@ class Processing:
                 lambda: self._processor.handleExpiredTimer(key, times, expiry), 0
             )
         else:
-            assert self._initial is not None
             state = self._initial.decode(call.block())
             outputs, failures = self._guarded(
                 lambda: self._processor.handleInitialState(key, state, times), 0
@@ -497,7 +499,9 @@ class Processing:
             self._session.updates = []
             self._restore(states[place])
             rows = self._input.read([call.block()])
-            outputs, failures = self._guarded(functools.partial(handle, keys[place], rows, times), 0)
+            outputs, failures = self._guarded(
+                functools.partial(handle, keys[place], rows, times), 0
+            )
             if not failures:
                 states[place] = self._saved()
             parts.append(self._settled(outputs, failures))
