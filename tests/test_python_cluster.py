@@ -75,17 +75,15 @@ def cluster(tmp_path):
     started = []
 
     def start(kind, *arguments):
-        log = (tmp_path / f"{kind}-{len(started)}.log").open("w")
+        path = tmp_path / f"{kind}-{len(started)}.log"
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
-        process = subprocess.Popen(
-            [*command, *arguments],
-            env=env,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        started.append(process)
-        return tmp_path / log.name
+        with path.open("w") as log:
+            started.append(
+                subprocess.Popen(
+                    [*command, *arguments], env=env, stdout=log, stderr=log, start_new_session=True
+                )
+            )
+        return path
 
     master = f"spark://127.0.0.1:{port}"
     log = start(

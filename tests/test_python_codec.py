@@ -106,7 +106,7 @@ def test_a_row_is_what_it_was(table):
 
 
 @settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
