@@ -48,10 +48,13 @@ class Inherits(Simple):
 class Everything(StatefulProcessor):
     """Every operation on every kind of state, as the row says; tells what it sees each time."""
 
+    def __init__(self, ttl_ms=None):
+        self.ttl_ms = ttl_ms
+
     def init(self, handle):
-        self.total = handle.getValueState("total", "n LONG, last STRING")
-        self.items = handle.getListState("items", "n INT")
-        self.entries = handle.getMapState("entries", "name STRING", "n INT")
+        self.total = handle.getValueState("total", "n LONG, last STRING", self.ttl_ms)
+        self.items = handle.getListState("items", "n INT", self.ttl_ms)
+        self.entries = handle.getMapState("entries", "name STRING", "n INT", self.ttl_ms)
 
     def handleInputRows(self, key, rows, timerValues):
         for row in rows:
@@ -121,13 +124,13 @@ class Rings(StatefulProcessor):
                 at = self.now(row, timerValues) + row.n
                 self.handle.registerTimer(at)
                 self.last.update((at,))
-                yield key[0], at, "set", [], {}
+                yield Row(key=key[0], total=at, text="set", items=[], entries={})
             elif row.do == "list":
                 yield key[0], len(list(self.handle.listTimers())), "listed", [], {}
             elif row.do == "delete":
                 self.handle.deleteTimer(self.last.get()[0])
             else:
-                yield key[0], 0, row.do, [], {}
+                yield Row(key=key[0], total=0, text=row.do, items=[], entries={})
 
     def now(self, row, timer_values):
         if self.event:
@@ -135,7 +138,8 @@ class Rings(StatefulProcessor):
         return timer_values.getCurrentProcessingTimeInMs()
 
     def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
-        yield key[0], expiredTimerInfo.getExpiryTimeInMs(), "rang", [], {}
+        at = expiredTimerInfo.getExpiryTimeInMs()
+        yield Row(key=key[0], total=at, text="rang", items=[], entries={})
 
     def close(self):
         pass

@@ -1,6 +1,7 @@
 """Python functions in a stream: in both modes, prompt, and with what was around them."""
 
 import json
+import os
 import threading
 import time
 import types
@@ -209,6 +210,13 @@ def test_a_function_may_use_another_one(eagre_spark):
     inner = eg.udf(lambda n: n * 2, "long", name="inner")
     outer = eg.udf(lambda n: inner(n) + 1, "long", name="outer", on_error="fail")
     assert [r[0] for r in eagre_spark.range(3).select(outer("id")).collect()] == [1, 3, 5]
+
+
+def test_functions_of_one_step_share_a_worker(eagre_spark):
+    first = eg.udf(lambda _: os.getpid(), "int", name="first")
+    second = eg.udf(lambda _: os.getpid(), "int", name="second")
+    row = eagre_spark.range(1).select(first("id").alias("a"), second("id").alias("b")).first()
+    assert row.a == row.b
 
 
 def test_a_column_is_named_as_people_wrote_it(eagre_spark):

@@ -20,6 +20,7 @@ from eagre.waiting import wait_until
 from processors import OUTPUT, Everything, Inherits, Leaves, Rings, Simple
 
 SCHEMA = "key STRING, n INT, do STRING"
+EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 cloudpickle.register_pickle_by_value(processors)  # Spark's own workers cannot import it
 
 
@@ -45,7 +46,7 @@ def pipeline(name, processor, time_mode="none", **options):
     return stateful
 
 
-def oracle(spark, rows, checkpoint, folder, processor, batches):
+def oracle(spark, rows, checkpoint, folder, processor, batches, time_mode="None", schema=SCHEMA):
     """Run Spark's own transformWithState over the same rows, in batches of the same order."""
     source = folder / "oracle-in"
     source.mkdir(exist_ok=True)
@@ -60,16 +61,20 @@ def oracle(spark, rows, checkpoint, folder, processor, batches):
     def keep(frame, _):
         found.extend(row.asDict(recursive=True) for row in frame.collect())
 
-    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(source))
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(source))
+    if time_mode == "EventTime":
+        stream = stream.withWatermark("at", "1 second")
+    spark.conf.set(EMPTY_BATCHES, str(time_mode != "ProcessingTime").lower())
     query = (
         stream.groupBy("key")
-        .transformWithState(processor, OUTPUT, "Update", "None")
+        .transformWithState(processor, OUTPUT, "Update", time_mode)
         .writeStream.foreachBatch(keep)
         .outputMode("update")
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
     )
+    spark.conf.set(EMPTY_BATCHES, "true")
     assert query.awaitTermination(120)
     return found
 
@@ -105,6 +110,61 @@ def test_the_same_as_sparks_own(eagre_spark, run_pipeline, tmp_path, seed, mode)
     assert by_key(mine) == by_key(expected)
     for name in ("total", "items", "entries"):
         assert state(eagre_spark, tmp_path / "e", name) == state(eagre_spark, tmp_path / "o", name)
+
+
+@pytest.mark.parametrize("mode", ["real-time", "available-now"])
+def test_the_same_as_sparks_own_with_a_ttl(eagre_spark, run_pipeline, tmp_path, mode):
+    rows = [row for row in events(31, 60) if row["do"] != "refuse"]
+    kept = Everything(ttl_ms=3_600_000)
+    expected = oracle(eagre_spark, rows, tmp_path / "o", tmp_path, kept, 3, "ProcessingTime")
+    mine = run_pipeline(pipeline(f"live-{mode}", kept, "processing-time"), rows, mode=mode)
+    assert by_key(mine) == by_key(expected)
+
+
+@pytest.mark.parametrize("mode", ["real-time", "micro-batch"])
+def test_the_same_timers_ring_as_in_sparks_own(eagre_spark, run_pipeline, tmp_path, mode):
+    schema = f"{SCHEMA}, at TIMESTAMP"
+    pick = random.Random(41)  # noqa: S311
+    rows = [
+        {
+            "key": f"k{pick.randrange(5)}",
+            "n": pick.randrange(1, 60) * 1000,
+            "do": "ring",
+            "at": f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z",
+        }
+        for i in range(60)
+    ]
+    later = [
+        {"key": "later", "n": 1, "do": "read", "at": f"2026-01-0{day}T00:00:00Z"} for day in (2, 3)
+    ]
+
+    @eg.pipeline(
+        source=eg.Kafka(f"timed-{mode}-in", schema=schema, event_time="at", watermark="1 second"),
+        sink=eg.Kafka(f"timed-{mode}-out"),
+    )
+    def timed(df):
+        made = eg.transform_with_state(df.groupBy("key"), Rings(event=True), OUTPUT, "event-time")
+        return made.drop("_source")
+
+    found = []
+    for part in (rows[:30], rows[30:], later[:1], later[1:]):
+        found += run_pipeline(timed, part, mode=mode, checkpoint=tmp_path / "c")
+    expected = oracle(
+        eagre_spark,
+        rows + later,
+        tmp_path / "o",
+        tmp_path,
+        Rings(event=True),
+        4,
+        "EventTime",
+        schema,
+    )
+
+    def rang(results):
+        return sorted((r["key"], r["total"]) for r in results if r["text"] == "rang")
+
+    assert len(rang(expected)) > 30
+    assert rang(found) == rang(expected)
 
 
 def test_a_call_that_raises_leaves_no_trace(run_in_both_modes):

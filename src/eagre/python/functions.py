@@ -89,7 +89,7 @@ class Function:
             self.name,
             pickled(self.function, self.name),
             result_type(self.returns, self.name).json(),
-            options(spark, self._kind, self.name, self._limits),
+            options(spark, self._kind, self._limits),
             F.struct(*columns),
         )
 
@@ -247,14 +247,13 @@ def _fields(df: DataFrame, made: StructType) -> list[Column]:
     ]
 
 
-def options(spark: SparkSession, kind: Kind, name: str, limits: Limits) -> str:
+def options(spark: SparkSession, kind: Kind, limits: Limits) -> str:
     """Say how a function is to be run; ``Options.java`` reads it."""
     here = surroundings()
     python, path = interpreter(spark)
     letters = {"topic": here.dead_letters, "suffix": DEAD_LETTERS, "settings": dict(here.settings)}
     told = {
         "kind": kind,
-        "label": name,
         "pipeline": here.pipeline,
         "python": python,
         "path": path,

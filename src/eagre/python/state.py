@@ -94,6 +94,7 @@ def transform_with_state(  # noqa: PLR0913  (each has a default)
     first = initial_state._df.schema.jsonValue() if initial_state else None  # noqa: SLF001
     told = {
         **declared,
+        "label": label,
         "returns": output.jsonValue(),
         "initial": first,
         "carries_source": carried,
@@ -106,7 +107,7 @@ def transform_with_state(  # noqa: PLR0913  (each has a default)
         json.dumps(told),
         output.json(),
         _SPARK_TIME[time_mode],
-        options(spark, "state", label, Limits(timeout, memory, on_error)),
+        options(spark, "state", Limits(timeout, memory, on_error)),
         TICK_MS if time_mode == "processing-time" and _has_timers(processor) else 0,
     )
 

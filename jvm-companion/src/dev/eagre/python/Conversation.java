@@ -151,14 +151,18 @@ final class Conversation extends AbstractIterator<Object> {
     private void listen() throws IOException {
         boolean retire;
         try {
-            retire = take(worker.receive(), flying);
+            retire = take(worker.receive(), inFlight());
         } catch (IOException error) {
             requireRunning(error);
             recover();
             retire = false;
         }
-        if (flying.isEmpty()) land(retire);
+        if (inFlight().isEmpty()) land(retire);
         else worker.waiting();
+    }
+
+    private synchronized Deque<InternalRow> inFlight() {
+        return flying;
     }
 
     /** Takes the answers of a message; tells whether the worker asks to be replaced. */
@@ -209,13 +213,14 @@ final class Conversation extends AbstractIterator<Object> {
 
     /** The worker died or was late: a new one gets the unanswered rows, one by one. */
     private void recover() throws IOException {
-        String reason = worker.obituary();
-        failures.warn(reason + "; a new worker takes over " + flying.size() + " rows");
+        Deque<InternalRow> unanswered = inFlight();
+        failures.warn(failures.functions() + " " + worker.obituary() + "; a new worker takes over "
+                + unanswered.size() + " rows");
         replace();
         Wire single = new Wire(1 << 12);
         Deque<InternalRow> alone = new ArrayDeque<>();
-        while (!flying.isEmpty()) {
-            InternalRow row = flying.poll();
+        while (!unanswered.isEmpty()) {
+            InternalRow row = unanswered.poll();
             begin(single);
             single.setInt(4, 1);
             encode(row, single);

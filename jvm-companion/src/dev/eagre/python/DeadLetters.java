@@ -23,6 +23,7 @@ final class DeadLetters {
     private static final String BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer";
 
     private static final long BLOCK_MS = 15_000;
+    private static final int MOST_UNFLUSHED = 1000;
 
     private final Options options;
     private final List<Future<?>> sent = new ArrayList<>();
@@ -47,6 +48,7 @@ final class DeadLetters {
             header(headers, "eagre-reason", reason);
             header(headers, "eagre-source", position);
             header(headers, "eagre-time", Instant.now().toString());
+            if (sent.size() >= MOST_UNFLUSHED) flush();
             sent.add((Future<?>) producer.getClass().getMethod("send", recordClass).invoke(producer, record));
         } catch (ReflectiveOperationException error) {
             throw lost(error);

@@ -13,13 +13,15 @@ final class Failures {
     private static final long LOG_EVERY_NANOS = 1_000_000_000L;
 
     private final Options options;
+    private final String functions;
     private final StructType source;
     private final DeadLetters letters;
     private long logged = System.nanoTime() - LOG_EVERY_NANOS;
     private long unlogged;
 
-    Failures(Options options, DataType source) {
+    Failures(Options options, String functions, DataType source) {
         this.options = options;
+        this.functions = functions;
         this.source = source instanceof StructType struct ? struct : null;
         boolean sends = options.onError().equals("dead-letter") && options.hasDeadLetters();
         letters = sends ? new DeadLetters(options) : null;
@@ -33,8 +35,9 @@ final class Failures {
         return source.length();
     }
 
+    /** What they are called, where it is not known which of them it was. */
     String functions() {
-        return options.json.path("label").asText("the function");
+        return functions;
     }
 
     /** Applies the rule to a row. */

@@ -4,7 +4,9 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.util.Arrays;
 import java.util.List;
+import java.util.stream.Collectors;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
@@ -29,7 +31,8 @@ final class FunctionStep extends Plans.Step {
     @Override
     public Iterator<Object> apply(Iterator<Object> rows) {
         Options options = new Options(functions[0].options);
-        Failures failures = new Failures(options, source);
+        String names = Arrays.stream(functions).map(f -> f.name).collect(Collectors.joining(", "));
+        Failures failures = new Failures(options, names, source);
         try {
             return new Conversation(rows, hello(options), options, failures, arguments, results(), passed);
         } catch (IOException error) {

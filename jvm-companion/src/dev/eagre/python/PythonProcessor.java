@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -53,6 +54,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private final String id = UUID.randomUUID().toString();
 
     private transient Options options;
+    private transient String label;
     private transient Failures failures;
     private transient StateVariables state;
     private transient StateVariables.Rows keys;
@@ -65,6 +67,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private transient Ahead ahead;
     private transient Deque<Prepared> prepared;
     private transient List<Row> groups;
+    private transient int alone;
 
     PythonProcessor(
             String options, String declared, byte[] code, StructType key, StructType input, long tickMs) {
@@ -103,14 +106,15 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
 
     private void open(ObjectNode spec) throws IOException {
         source = input.getFieldIndex(Positions.SOURCE).isDefined() ? input.fieldIndex(Positions.SOURCE) : -1;
-        failures = new Failures(options, source < 0 ? null : input.apply(source).dataType());
+        label = spec.get("label").asText();
+        failures = new Failures(options, label, source < 0 ? null : input.apply(source).dataType());
         keys = new StateVariables.Rows(key);
         inputs = new Codec.RowCodec(input);
         call = new Wire(1 << 12);
         ObjectNode told = options.json.deepCopy();
         told.remove("dead_letters");
         told.setAll(spec);
-        told.putArray("names").add(label());
+        told.putArray("names").add(label);
         told.set("key", Options.JSON.readTree(key.json()));
         told.putArray("arguments").add(Options.JSON.readTree(input.json()));
         hello = new Wire(1 << 12);
@@ -146,30 +150,35 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             if (!Arrays.equals(first.row, row)) throw new IllegalStateException("rows out of order");
             return first.outputs;
         }
-        List<InternalRow> waiting = ahead.waiting(MOST_AHEAD);
+        List<InternalRow> waiting = alone > 0 ? List.of() : ahead.waiting(MOST_AHEAD);
+        alone = Math.max(0, alone - 1);
         if (waiting.isEmpty()) return rows(group, List.of(row), times);
         try {
             return several(group, row, waiting, times);
         } catch (IOException error) {
             takeOver(error);
-            return rows(group, List.of(row), times);
+            alone = waiting.size();
         } finally {
             ImplicitGroupingKeyTracker.setImplicitKey(group);
             groups = null;
         }
+        return rows(group, List.of(row), times);
     }
 
-    /** Asks about a row and those that wait behind it: each key's values once, then the rows. */
+    /**
+     * Asks about a row and those that wait behind it: each key's values once, then the rows. If the
+     * worker dies of it, nothing has changed, and each of them is asked about alone.
+     */
     private List<byte[]> several(Row group, byte[] row, List<InternalRow> waiting, TimerValues times)
             throws IOException {
         List<byte[]> data = new ArrayList<>(List.of(row));
         List<Integer> places = new ArrayList<>(List.of(0));
         groups = new ArrayList<>(List.of(group));
-        Map<Row, Integer> known = new HashMap<>(Map.of(group, 0));
+        Map<ByteBuffer, Integer> known = new HashMap<>(Map.of(keys.bytes(group), 0));
         for (InternalRow next : waiting) {
-            Row other = keys.read(keyOf(next));
-            Integer place = known.putIfAbsent(other, groups.size());
-            if (place == null) groups.add(other);
+            InternalRow other = keyOf(next);
+            Integer place = known.putIfAbsent(keys.bytes(other), groups.size());
+            if (place == null) groups.add(keys.read(other));
             places.add(place == null ? groups.size() - 1 : place);
             data.add(next.getBinary(next.numFields() - 1));
         }
@@ -238,12 +247,8 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
 
     private void takeOver(IOException error) {
         requireRunning(error);
-        failures.warn(label() + " " + worker.obituary() + "; a new worker takes over");
+        failures.warn(label + " " + worker.obituary() + "; a new worker takes over");
         replace();
-    }
-
-    private String label() {
-        return options.json.get("label").asText();
     }
 
     /** Tries a row once more, alone, in a new worker. */
@@ -259,7 +264,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             return talk(rows, now);
         } catch (IOException error) {
             requireRunning(error);
-            report(label() + " " + worker.obituary(), rows, 0);
+            report(label + " " + worker.obituary(), rows, 0);
             replace();
             return List.of();
         }

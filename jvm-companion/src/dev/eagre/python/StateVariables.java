@@ -1,6 +1,7 @@
 package dev.eagre.python;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -202,6 +203,15 @@ final class StateVariables {
             int length = out.reserve(4);
             codec.write(serializer.apply(row), out);
             out.setInt(length, out.size() - length - 4);
+        }
+
+        /** The row as something that can be compared. */
+        ByteBuffer bytes(Row row) {
+            return bytes(serializer.apply(row));
+        }
+
+        ByteBuffer bytes(InternalRow row) {
+            return ByteBuffer.wrap(codec.toBytes(row));
         }
 
         Row read(InternalRow row) {
