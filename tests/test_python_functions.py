@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 import eagre as eg
 from eagre.errors import SettingsError
+from eagre.session import NESTED_PRUNING
 
 ROWS = [{"card": f"c{i % 3}", "amount": i} for i in range(30)]
 FACTOR = 3
@@ -210,6 +211,33 @@ def test_a_function_may_use_another_one(eagre_spark):
     inner = eg.udf(lambda n: n * 2, "long", name="inner")
     outer = eg.udf(lambda n: inner(n) + 1, "long", name="outer", on_error="fail")
     assert [r[0] for r in eagre_spark.range(3).select(outer("id")).collect()] == [1, 3, 5]
+
+
+def test_fields_of_a_struct_that_passes_by_stay_where_they_are(eagre_spark):
+    rows = [(1, (2, "three", 4.0, "five"))]
+    df = eagre_spark.createDataFrame(
+        rows, "a INT, s STRUCT<b: INT, c: STRING, d: DOUBLE, e: STRING>"
+    )
+    plus = eg.udf(lambda n: n + 1, "int", name="plus", on_error="fail")
+    assert df.withColumn("p", plus("a")).select("s.c", "s.e", "p").first() == ("three", "five", 2)
+    eagre_spark.conf.set(NESTED_PRUNING, "true")
+    try:
+        with pytest.raises(Exception, match="NESTED_PRUNING"):
+            df.select(plus("a"), "s.e").collect()
+    finally:
+        eagre_spark.conf.set(NESTED_PRUNING, "false")
+
+
+def test_some_of_many_columns_pass_by(run_in_both_modes):
+    @eg.pipeline(
+        source=eg.Kafka("many-in", schema="a STRING, b BIGINT, c STRING, d DOUBLE, e STRING"),
+        sink=eg.Kafka("many-out"),
+    )
+    def some(df):
+        return df.select("a", "c", "e", eg.udf(len, "int", name="len")("c").alias("n"))
+
+    rows = [{"a": "one", "b": 2, "c": "three", "d": 4.0, "e": "five"}]
+    assert run_in_both_modes(some, rows) == [{"a": "one", "c": "three", "e": "five", "n": 5}]
 
 
 def test_functions_of_one_step_share_a_worker(eagre_spark):

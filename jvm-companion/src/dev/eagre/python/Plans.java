@@ -18,6 +18,7 @@ import org.apache.spark.sql.catalyst.plans.logical.DeserializeToObject;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MapPartitions;
 import org.apache.spark.sql.catalyst.plans.logical.SerializeFromObject;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
@@ -52,6 +53,7 @@ final class Plans {
      * @param added what the step appends
      */
     static LogicalPlan over(LogicalPlan plan, Step step, List<Attribute> kept, List<Attribute> added) {
+        requireNoPruning();
         List<Attribute> columns = attributes(plan);
         StructType shape = new StructType();
         for (Attribute column : columns) {
@@ -73,6 +75,18 @@ final class Plans {
             fields.add(field(out, columns.size() + i, added.get(i), names));
         }
         return new SerializeFromObject(sequence(fields), new MapPartitions(step, out, rows));
+    }
+
+    /**
+     * Spark's {@code ObjectSerializerPruning} counts the fields of a struct anew above a serializer
+     * that it cannot prune, such as ours: values of other fields would be read.
+     */
+    private static void requireNoPruning() {
+        if (SQLConf.get().serializerNestedSchemaPruningEnabled()) {
+            throw new IllegalStateException("NESTED_PRUNING: Python in a plan needs"
+                    + " spark.sql.optimizer.serializer.nestedSchemaPruning.enabled=false, which eg.session() and"
+                    + " eg.configure() set; this session has it on");
+        }
     }
 
     /** A name of its own for a field. */
