@@ -30,6 +30,22 @@ class Simple(StatefulProcessor):
         pass
 
 
+class Loses(StatefulProcessor):
+    """Cannot reach something for one of its keys."""
+
+    def init(self, handle):
+        pass
+
+    def handleInputRows(self, key, rows, timerValues):
+        for row in rows:
+            if row.n == 3:
+                raise ConnectionRefusedError("nobody is there")
+            yield Row(n=row.n)
+
+    def close(self):
+        pass
+
+
 class Leaves(Simple):
     """The same with another variable; the old one is removed."""
 

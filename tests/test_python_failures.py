@@ -11,6 +11,7 @@ import pytest
 import eagre as eg
 from conftest import processes_of
 from eagre.waiting import wait_until
+from processors import Loses
 
 ROWS = [{"n": n} for n in range(2000)]
 
@@ -123,6 +124,53 @@ def test_a_worker_killed_from_outside_loses_nothing(run_pipeline):
         assert sorted(r["n"] for r in found) == list(range(2000))
     finally:
         os.unlink(marker)  # noqa: PTH108
+
+
+def test_a_worker_that_dies_while_nothing_is_asked_of_it(
+    eagre_spark, eagre_broker, eagre_harness, tmp_path
+):
+    """The next rows get their own answers, and get them from another worker."""
+    alive = mapped("idle", lambda _: os.getpid())
+    query = None
+    try:
+        eagre_harness.run(alive, [{"n": -1}])
+        begin = eagre_harness.topics.ends(["idle-out"])["idle-out"]
+        query = alive.start(
+            eagre_spark,
+            checkpoint=str(tmp_path / "c"),
+            brokers=eagre_broker.address,
+            every="1 minute",
+        )
+
+        def rows():
+            found = eagre_harness.records("idle-out", begin)
+            return [json.loads(record.value()) for record in found]
+
+        deadline = time.monotonic() + 40
+        while not rows() and time.monotonic() < deadline:
+            eagre_harness._write(alive, [{"n": 0}])  # noqa: SLF001
+            time.sleep(0.5)
+        os.kill(rows()[-1]["m"], signal.SIGKILL)
+        time.sleep(0.3)
+        eagre_harness._write(alive, [{"n": n} for n in range(1, 200)])  # noqa: SLF001
+        wait_until(lambda: len({r["n"] for r in rows()}) >= 200, 20, "rows are missing")
+        later = [row for row in rows() if row["n"] > 0]
+        assert sorted(row["n"] for row in later) == list(range(1, 200))
+        assert len({row["m"] for row in later}) == 1
+    finally:
+        if query is not None:
+            query.stop()
+
+
+def test_a_connection_that_a_processor_loses_is_the_rows_own_failure(run_pipeline, eagre_harness):
+    @eg.pipeline(source=stream("lost"), sink=eg.Kafka("lost-out"))
+    def lost(df):
+        made = eg.transform_with_state(df.groupBy("n"), Loses(), "n INT")
+        return made.drop("_source")
+
+    found = run_pipeline(lost, ROWS[:6])
+    assert sorted(r["n"] for r in found) == [0, 1, 2, 4, 5]
+    assert "ConnectionRefusedError" in letters(eagre_harness, "lost")[0]["eagre-reason"]
 
 
 def test_a_function_that_returns_a_wrong_type(run_in_both_modes):

@@ -1,5 +1,6 @@
 """Python functions in a stream: in both modes, prompt, and with what was around them."""
 
+import functools
 import json
 import os
 import threading
@@ -211,6 +212,27 @@ def test_a_function_may_use_another_one(eagre_spark):
     inner = eg.udf(lambda n: n * 2, "long", name="inner")
     outer = eg.udf(lambda n: inner(n) + 1, "long", name="outer", on_error="fail")
     assert [r[0] for r in eagre_spark.range(3).select(outer("id")).collect()] == [1, 3, 5]
+
+
+def test_a_model_is_loaded_once_in_the_worker(eagre_spark):
+    @functools.cache
+    def model():
+        return [os.getpid()]
+
+    def loaded(n):
+        model().append(n)
+        return len(model())
+
+    counted = eg.udf(loaded, "int", on_error="fail")
+    assert model() == [os.getpid()]
+    found = eagre_spark.range(0, 5, 1, 1).select(counted("id").alias("n")).collect()
+    assert [row.n for row in found] == [2, 3, 4, 5, 6]
+
+
+def test_bytes_that_are_no_text_are_read_as_spark_does(eagre_spark):
+    df = eagre_spark.sql("SELECT CAST(X'61FF62' AS STRING) AS s")
+    told = eg.udf(lambda s: s, "string", on_error="fail")
+    assert df.select(told("s")).first()[0] == "a\ufffdb"
 
 
 def test_fields_of_a_struct_that_passes_by_stay_where_they_are(eagre_spark):

@@ -313,7 +313,7 @@ def row_type(schema: str | StructType, name: str) -> StructType:
 def _session(name: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.getActiveSession()
+    spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001
     if spark is None:
         raise SettingsError(
             "NO_SESSION",

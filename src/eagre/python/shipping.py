@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from eagre.errors import SettingsError
 
@@ -30,10 +31,8 @@ def pickled(what: Any, name: str) -> bytes:  # noqa: ANN401  (a function or a pr
     Raises:
         SettingsError: It cannot be.
     """
-    from pyspark import cloudpickle
-
     try:
-        return bytes(cloudpickle.dumps(what))  # type: ignore[no-untyped-call]
+        return _dumped(what)
     except Exception as error:  # noqa: BLE001  (pickle raises whatever it likes)
         raise SettingsError(
             "FUNCTION_NOT_PICKLABLE",
@@ -41,6 +40,33 @@ def pickled(what: Any, name: str) -> bytes:  # noqa: ANN401  (a function or a pr
             hint="open connections, locks, sessions and models inside the function, once: for "
             "example in a helper with @functools.cache.",
         ) from None
+
+
+def _dumped(what: Any) -> bytes:  # noqa: ANN401  (as above)
+    """Pickle with PySpark's pickler; a function with a cache by value too, its cache empty."""
+    import io
+    from collections import ChainMap
+
+    from pyspark.cloudpickle import CloudPickler
+
+    class Pickler(CloudPickler):
+        dispatch_table: ClassVar[Any] = ChainMap(
+            {type(_cached): _reduced}, CloudPickler.dispatch_table
+        )
+
+    file = io.BytesIO()
+    Pickler(file).dump(what)  # type: ignore[no-untyped-call]
+    return file.getvalue()
+
+
+@functools.cache
+def _cached() -> None:
+    """Stand for its type, which has no public name."""
+
+
+def _reduced(cached: Any) -> Any:  # noqa: ANN401  (what pickle takes)
+    again = lambda function, how: functools.lru_cache(**how)(function)  # noqa: E731  (by value)
+    return again, (cached.__wrapped__, cached.cache_parameters())
 
 
 def interpreter(spark: SparkSession) -> tuple[str, list[str]]:

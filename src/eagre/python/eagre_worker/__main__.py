@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import threading
+import traceback
 
 from .serve import serve
 
@@ -37,9 +38,12 @@ def main() -> None:
     life.start()
     while True:
         connection, _ = listener.accept()
-        if os.fork() == 0:
-            listener.close()
-            _live(connection)
+        try:
+            if os.fork() == 0:
+                listener.close()
+                _live(connection)
+        except OSError as error:
+            os.write(2, f"no worker could be started: {error}\n".encode())
         connection.close()
 
 
@@ -61,6 +65,9 @@ def _live(connection: socket.socket) -> None:
         status = 0
     except (ConnectionError, KeyboardInterrupt):
         status = 0
+    except BaseException:
+        traceback.print_exc()
+        raise
     finally:
         sys.stdout.flush()
         os._exit(status)

@@ -131,7 +131,7 @@ def _read_field(i: int, field: Codec) -> list[str]:
         raw = f"buf[pos:pos + v{i}]"
         value = raw if field.decode is None else f"d{i}({raw})"
         if isinstance(field.type, _TEXTS):
-            value = f"{raw}.decode()"
+            value = f"{raw}.decode(errors='replace')"
         return [
             f"    if {null}:",
             f"        v{i} = None",
@@ -229,7 +229,12 @@ def _moment(kind: T.DataType) -> Codec:
 
 
 def _text(kind: T.DataType) -> Codec:
-    return Codec(kind, None, bytes.decode, str.encode)
+    return Codec(kind, None, _decoded, str.encode)
+
+
+def _decoded(data: bytes) -> str:
+    """Read text as the JVM does: Spark's strings may hold bytes that are no UTF-8."""
+    return data.decode(errors="replace")
 
 
 def _binary(kind: T.DataType) -> Codec:

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from . import log
 from .codec import row_codec
 from .state import Processing
-from .wire import Blocks, Wire
+from .wire import Blocks, JvmGoneError, Wire
 
 if TYPE_CHECKING:
     import socket
@@ -31,6 +31,8 @@ _FLUSH_NS = 1_000_000
 """Answers that wait longer than this are sent, though the function has rows left."""
 _PAGE = resource.getpagesize()
 _LOOK_NS = 100_000_000
+_LONGEST = 1000
+"""Letters of an exception's text that are told."""
 _HARD = 2
 """By how much one call may exceed the memory limit before Python refuses it more."""
 
@@ -49,8 +51,11 @@ def serve(connection: socket.socket) -> None:
         wire.send(_RAISED, _pid(), reason(spec["names"][0], error).encode())
         return
     wire.send(_OK, _pid())
-    while True:
-        task.answer(wire, wire.receive())
+    try:
+        while True:
+            task.answer(wire, wire.receive())
+    except (JvmGoneError, ExhaustedError):
+        task.close()
 
 
 def _pid() -> bytes:
@@ -63,7 +68,7 @@ def _task(spec: dict[str, Any], functions: Sequence[Any], memory: Memory) -> Any
     return Mapping(spec, functions, memory)
 
 
-class ExhaustedError(ConnectionError):
+class ExhaustedError(Exception):
     """The worker has no memory left, and not for the row's sake: a new one shall try it."""
 
 
@@ -116,6 +121,9 @@ class Mapping:
         self._encode = row_codec(returned)[1]
         self._alone = len(functions) == 1
 
+    def close(self) -> None:
+        """Do nothing: functions have nothing to close."""
+
     def answer(self, wire: Wire, frame: bytes) -> None:
         """Answer a frame of rows, in more than one message if that takes long."""
         (count,) = _COUNT.unpack_from(frame)
@@ -144,7 +152,11 @@ class Mapping:
         if self._alone:
             decode, function = self._decoders[0], self._functions[0]
             for _ in range(count):
-                arguments, pos = decode(frame, pos)
+                try:
+                    arguments, pos = decode(frame, pos)
+                except Exception as error:  # noqa: BLE001  (told, or tried again alone)
+                    yield self._unreadable(count, error)
+                    return
                 try:
                     yield _OK + encode((function(*arguments),))
                 except Exception as error:  # noqa: BLE001  (the row's, not the worker's)
@@ -173,9 +185,13 @@ class Mapping:
         pos = _COUNT.size
         decode, function = self._decoders[0], self._functions[0]
         rows = []
-        for _ in range(count):
-            arguments, pos = decode(frame, pos)
-            rows.append(arguments)
+        try:
+            for _ in range(count):
+                arguments, pos = decode(frame, pos)
+                rows.append(arguments)
+        except Exception as error:  # noqa: BLE001  (told below)
+            yield self._unreadable(count, error)
+            return
         try:
             answers = [_OK + self._encode((r,)) for r in _listed(function, rows)]
         except Exception:  # noqa: BLE001  (found again below, row by row)
@@ -189,9 +205,19 @@ class Mapping:
         except Exception as error:  # noqa: BLE001  (the row's, not the worker's)
             return self._raised(0, error)
 
+    def _unreadable(self, count: int, error: Exception) -> bytes:
+        """Tell of a row that has no value in Python; among others its end is not known.
+
+        Raises:
+            ExhaustedError: There are others: a new worker gets each of them alone.
+        """
+        if count > 1:
+            raise ExhaustedError from error
+        return self._raised(0, error)
+
     def _raised(self, index: int, error: Exception) -> bytes:
         self._memory.blame(error)
-        text = reason(self._names[index], error).encode()
+        text = reason(self._names[index], error).encode(errors="replace")
         return _RAISED + _COUNT.pack(len(text)) + text
 
 
@@ -218,6 +244,6 @@ def reason(name: str, error: BaseException) -> str:
         if "eagre_worker" not in frame.filename and "/pyspark/" not in frame.filename
     ]
     where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    text = str(error).strip().split("\n")[0]
+    text = str(error).strip().split("\n")[0][:_LONGEST]
     detail = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"{name} raised {detail}{where}"

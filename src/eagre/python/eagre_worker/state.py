@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
+import time
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 from .codec import WrongTypeError, field_values, row_codec
-from .wire import Blocks, Wire, block
+from .wire import Blocks, JvmGoneError, Wire, block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +31,9 @@ _FLAG = struct.Struct("<B")
 _OP = struct.Struct("<BB")
 
 _PING, _ROWS, _TIMER, _INITIAL, _SEVERAL = range(5)
-_DONE, _ASK = b"\0", b"\1"
+_DONE, _ASK, _WORKING = b"\0", b"\1", b"\2"
+_SILENT_NS = 100_000_000
+"""How long a worker may say nothing between two calls of the processor."""
 _ASK_LIST, _ASK_ENTRY, _ASK_MAP, _ASK_TIMERS = range(4)
 (
     _UPDATE,
@@ -453,6 +456,10 @@ class Processing:
         processor.init(self._handle)
         self._kept = self._handle.kept
 
+    def close(self) -> None:
+        """Let the processor close what it opened."""
+        self._processor.close()
+
     def answer(self, wire: Wire, message: bytes) -> None:
         """Answer one call."""
         call = Blocks(message)
@@ -492,6 +499,7 @@ class Processing:
             states.append(self._loaded)
             keys.append(self._decode_key(call.block(), 0)[0])
         parts = []
+        said = time.monotonic_ns()
         handle = self._processor.handleInputRows
         for _ in range(call.take(_COUNT)[0]):
             (place,) = call.take(_COUNT)
@@ -505,8 +513,18 @@ class Processing:
             if not failures:
                 states[place] = self._saved()
             parts.append(self._settled(outputs, failures))
+            said = self._say_so(wire, said)
         self._session.wire = None
         wire.send(_DONE, _FLAG.pack(self._memory.exhausted()), *parts)
+
+    @staticmethod
+    def _say_so(wire: Wire, said: int) -> int:
+        """Tell the JVM now and then that calls end: its limit is for one of them."""
+        now = time.monotonic_ns()
+        if now - said < _SILENT_NS:
+            return said
+        wire.send(_WORKING)
+        return now
 
     def _load(self, call: Blocks) -> None:
         """Begin with a key: its values came with the call."""
@@ -527,7 +545,7 @@ class Processing:
 
     def _settled(self, outputs: list[bytes], failures: list[tuple[int, str]]) -> bytes:
         """Write what came of a call: what failed, what changed, what comes out."""
-        told = [_COUNT.pack(index) + block(text.encode()) for index, text in failures]
+        told = [_COUNT.pack(i) + block(text.encode(errors="replace")) for i, text in failures]
         updates = self._session.updates
         return b"".join(
             (_COUNT.pack(len(told)), *told, _COUNT.pack(len(updates)), *updates, _blocks(outputs))
@@ -546,6 +564,7 @@ class Processing:
             return outputs, failures
         self._restore(self._loaded)
         outputs, failures = [], []
+        said = time.monotonic_ns()
         for index, row in enumerate(data):
             before, mark = self._saved(), len(self._session.updates)
             call = functools.partial(handle, key, self._input.read([row]), times)
@@ -554,6 +573,8 @@ class Processing:
                 self._restore(before)
             outputs += made
             failures += failed
+            if self._session.wire is not None:
+                said = self._say_so(self._session.wire, said)
         return outputs, failures
 
     def _guarded(
@@ -563,7 +584,7 @@ class Processing:
         inputs, encode = self._input, self._output.encode
         try:
             return [encode(row, inputs.origin) for row in call() or ()], []
-        except ConnectionError:
+        except JvmGoneError:
             raise
         except Exception as error:  # noqa: BLE001  (the row's, not the worker's)
             self._memory.blame(error)

@@ -12,6 +12,10 @@ _LENGTH = struct.Struct("<I")
 _CHUNK = 1 << 16
 
 
+class JvmGoneError(ConnectionError):
+    """The JVM closed the connection: there is nobody left to work for."""
+
+
 class Wire:
     """One connection, as messages."""
 
@@ -23,7 +27,7 @@ class Wire:
         """Wait for a message.
 
         Raises:
-            ConnectionError: The JVM closed the connection.
+            JvmGoneError: The JVM closed the connection.
         """
         data = self._rest or self._more()
         while len(data) < _LENGTH.size:
@@ -41,12 +45,18 @@ class Wire:
     def send(self, *parts: bytes) -> None:
         """Send a message."""
         body = b"".join(parts)
-        self._connection.sendall(_LENGTH.pack(len(body)) + body)
+        try:
+            self._connection.sendall(_LENGTH.pack(len(body)) + body)
+        except OSError as error:
+            raise JvmGoneError from error
 
     def _more(self) -> bytes:
-        data = self._connection.recv(_CHUNK)
+        try:
+            data = self._connection.recv(_CHUNK)
+        except OSError as error:
+            raise JvmGoneError from error
         if not data:
-            raise ConnectionResetError("the JVM closed the connection")
+            raise JvmGoneError
         return data
 
 

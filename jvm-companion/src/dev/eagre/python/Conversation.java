@@ -43,6 +43,7 @@ final class Conversation extends AbstractIterator<Object> {
     private Wire frame = new Wire(1 << 14);
     private Deque<InternalRow> flying = new ArrayDeque<>();
     private boolean awaited;
+    private boolean listening;
     private boolean ended;
     private Throwable failure;
 
@@ -122,7 +123,7 @@ final class Conversation extends AbstractIterator<Object> {
         awaited = true;
         frame.setInt(4, flying.size());
         notifyAll();
-        worker.waiting();
+        if (listening) worker.waiting();
         try {
             worker.send(frame);
         } catch (IOException error) {
@@ -150,15 +151,24 @@ final class Conversation extends AbstractIterator<Object> {
     /** Waits for the next message of the worker. */
     private void listen() throws IOException {
         boolean retire;
+        listening(true);
         try {
-            retire = take(worker.receive(), inFlight());
+            Wire message = worker.receive();
+            listening(false);
+            retire = take(message, inFlight());
         } catch (IOException error) {
             requireRunning(error);
             recover();
             retire = false;
         }
         if (inFlight().isEmpty()) land(retire);
-        else worker.waiting();
+    }
+
+    /** The time limit runs while the task waits for an answer, and not while it hands rows on. */
+    private synchronized void listening(boolean begins) {
+        listening = begins;
+        if (begins && awaited) worker.waiting();
+        else worker.answered();
     }
 
     private synchronized Deque<InternalRow> inFlight() {
@@ -208,12 +218,16 @@ final class Conversation extends AbstractIterator<Object> {
 
     private void replace() throws IOException {
         Workers.discard(worker);
-        worker = Workers.lease(key, hello, options);
+        worker = Workers.fresh(key, hello, options);
     }
 
     /** The worker died or was late: a new one gets the unanswered rows, one by one. */
     private void recover() throws IOException {
-        Deque<InternalRow> unanswered = inFlight();
+        Deque<InternalRow> unanswered;
+        synchronized (this) {
+            awaited = true;
+            unanswered = flying;
+        }
         failures.warn(failures.functions() + " " + worker.obituary() + "; a new worker takes over "
                 + unanswered.size() + " rows");
         replace();
@@ -225,17 +239,18 @@ final class Conversation extends AbstractIterator<Object> {
             single.setInt(4, 1);
             encode(row, single);
             alone.add(row);
+            boolean retire = true;
             try {
                 worker.waiting();
                 worker.send(single);
-                if (take(worker.receive(), alone)) replace();
+                retire = take(worker.receive(), alone);
             } catch (IOException error) {
                 requireRunning(error);
                 report(row, failures.functions() + " " + worker.obituary());
                 alone.clear();
-                replace();
             }
             worker.answered();
+            if (retire) replace();
         }
     }
 

@@ -49,7 +49,9 @@ final class DeadLetters {
             header(headers, "eagre-source", position);
             header(headers, "eagre-time", Instant.now().toString());
             if (sent.size() >= MOST_UNFLUSHED) flush();
-            sent.add((Future<?>) producer.getClass().getMethod("send", recordClass).invoke(producer, record));
+            Future<?> one = (Future<?>) producer.getClass().getMethod("send", recordClass).invoke(producer, record);
+            sent.add(one);
+            if (one.isDone()) flush();
         } catch (ReflectiveOperationException error) {
             throw lost(error);
         }

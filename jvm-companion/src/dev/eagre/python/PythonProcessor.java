@@ -43,6 +43,8 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private static final int INITIAL = 3;
     private static final int SEVERAL = 4;
     private static final int MOST_AHEAD = 64;
+    private static final int DONE = 0;
+    private static final int WORKING = 2;
     private static final int MOST_ROWS = 10_000;
 
     private final String optionsText;
@@ -61,6 +63,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private transient Codec.RowCodec inputs;
     private transient Wire hello;
     private transient Wire call;
+    private transient Wire reply;
     private transient String pool;
     private transient Worker worker;
     private transient int source;
@@ -111,6 +114,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         keys = new StateVariables.Rows(key);
         inputs = new Codec.RowCodec(input);
         call = new Wire(1 << 12);
+        reply = new Wire(1 << 12);
         ObjectNode told = options.json.deepCopy();
         told.remove("dead_letters");
         told.setAll(spec);
@@ -128,7 +132,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     }
 
     /** A row that was answered before Spark asked for it. */
-    private record Prepared(byte[] row, List<byte[]> outputs) {}
+    private record Prepared(byte[] row, ByteBuffer key, List<byte[]> outputs) {}
 
     @Override
     public Iterator<byte[]> handleInputRows(Row group, Iterator<Row> rows, TimerValues times) {
@@ -201,7 +205,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             ImplicitGroupingKeyTracker.setImplicitKey(groups.get(places.get(i)));
             List<byte[]> made = settle(answer, data.subList(i, i + 1), now(times));
             if (i == 0) outputs = made;
-            else prepared.add(new Prepared(data.get(i), made));
+            else prepared.add(new Prepared(data.get(i), keys.bytes(groups.get(places.get(i))), made));
         }
         if (retire) replace();
         return outputs;
@@ -272,9 +276,24 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
 
     @Override
     public Iterator<byte[]> handleExpiredTimer(Row group, TimerValues times, ExpiredTimerInfo timer) {
+        List<byte[]> outputs = earlier(group);
         begin(TIMER, group, times);
         call.putLong(timer.getExpiryTimeInMs());
-        return iterator(twice(now(times)));
+        outputs.addAll(twice(now(times)));
+        return iterator(outputs);
+    }
+
+    /** What rows of a key gave that Spark has not asked for yet: it stands before its timer's. */
+    private List<byte[]> earlier(Row group) {
+        List<byte[]> outputs = new ArrayList<>();
+        ByteBuffer wanted = prepared.isEmpty() ? null : keys.bytes(group);
+        for (Prepared one : prepared) {
+            if (one.key.equals(wanted)) {
+                outputs.addAll(one.outputs);
+                one.outputs.clear();
+            }
+        }
+        return outputs;
     }
 
     @Override
@@ -337,13 +356,18 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         worker.waiting();
         worker.send(call);
         Wire message = worker.receive();
-        while (message.takeByte() == 1) {
+        for (int kind = message.takeByte(); kind != DONE; kind = message.takeByte()) {
+            if (kind == WORKING) {
+                worker.waiting();
+                message = worker.receive();
+                continue;
+            }
             int place = message.takeInt();
             if (groups != null) ImplicitGroupingKeyTracker.setImplicitKey(groups.get(place));
-            Worker.begin(call);
-            state.answer(message, call);
+            Worker.begin(reply);
+            state.answer(message, reply);
             worker.waiting();
-            worker.send(call);
+            worker.send(reply);
             message = worker.receive();
         }
         worker.answered();
@@ -373,7 +397,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private void replace() {
         try {
             Workers.discard(worker);
-            worker = Workers.lease(pool, hello, options);
+            worker = Workers.fresh(pool, hello, options);
         } catch (IOException error) {
             throw new UncheckedIOException(error.getMessage(), error);
         }

@@ -1,6 +1,7 @@
 package dev.eagre.python;
 
 import org.apache.spark.TaskContext;
+import org.apache.spark.util.UninterruptibleThread;
 import scala.runtime.AbstractFunction0;
 import scala.runtime.BoxedUnit;
 
@@ -11,7 +12,7 @@ final class Readers {
     private Readers() {}
 
     static Thread start(TaskContext task, Runnable work) {
-        Thread thread = new Thread(
+        Thread thread = new UninterruptibleThread(
                 () -> TaskContext.withTaskContext(task, new AbstractFunction0<BoxedUnit>() {
                     @Override
                     public BoxedUnit apply() {

@@ -147,7 +147,7 @@ final class StateVariables {
                 case 6 -> map(index).removeKey(keys[index].read(changes.takeBlock()));
                 case 7 -> map(index).clear();
                 case 8 -> register(changes.takeLong(), now);
-                default -> handle.deleteTimer(changes.takeLong());
+                default -> handle.deleteTimer(Math.min(changes.takeLong(), FOREVER_MS));
             }
         }
     }

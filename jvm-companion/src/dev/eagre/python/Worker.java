@@ -20,7 +20,7 @@ final class Worker implements Closeable {
     private final ByteBuffer in = ByteBuffer.allocateDirect(1 << 16).order(ByteOrder.LITTLE_ENDIAN);
     private final ByteBuffer out = ByteBuffer.allocateDirect(1 << 16);
     private final Wire received = new Wire(1 << 12);
-    private final long pid;
+    private final ProcessHandle process;
 
     private volatile long waitingSince;
     private volatile boolean late;
@@ -33,7 +33,7 @@ final class Worker implements Closeable {
         send(hello);
         Wire answer = receive();
         boolean failed = answer.takeByte() != 0;
-        pid = answer.takeLong();
+        process = ProcessHandle.of(answer.takeLong()).orElse(null);
         if (failed) {
             close();
             throw new Refused(new String(answer.take(answer.limit - answer.position), StandardCharsets.UTF_8));
@@ -114,17 +114,24 @@ final class Worker implements Closeable {
                 : "ended its Python process";
     }
 
-    /** Ends it, whatever it is doing. */
-    @Override
-    public void close() {
+    boolean alive() {
+        return process != null && process.isAlive();
+    }
+
+    /** Lets it end by itself. */
+    void hangUp() {
         try {
             channel.close();
         } catch (IOException error) {
             // It is of no use any more, closed or not.
         }
-        if (pid > 0) {
-            ProcessHandle.of(pid).ifPresent(ProcessHandle::destroyForcibly);
-        }
+    }
+
+    /** Ends it, whatever it is doing. */
+    @Override
+    public void close() {
+        hangUp();
+        if (process != null) process.destroyForcibly();
     }
 
     /** The function could not be loaded in the worker. */

@@ -23,20 +23,22 @@ import java.util.concurrent.TimeUnit;
  * is loaded once for a query and not once for an epoch.
  */
 final class Workers {
-    private static final long IDLE_NANOS = TimeUnit.SECONDS.toNanos(60);
+    private static final long IDLE_NANOS = TimeUnit.MINUTES.toNanos(5);
+    private static final long LEAVE_SECONDS = 10;
     private static final long LOOK_MS = 50;
 
     private static final Map<String, Daemon> DAEMONS = new HashMap<>();
     private static final Map<String, Deque<Worker>> IDLE = new HashMap<>();
     private static final Set<Worker> ALL = new HashSet<>();
 
+    private static final ScheduledExecutorService WATCHDOG = Executors.newSingleThreadScheduledExecutor(task -> {
+        Thread thread = new Thread(task, "eagre-python-watchdog");
+        thread.setDaemon(true);
+        return thread;
+    });
+
     static {
-        ScheduledExecutorService watchdog = Executors.newSingleThreadScheduledExecutor(task -> {
-            Thread thread = new Thread(task, "eagre-python-watchdog");
-            thread.setDaemon(true);
-            return thread;
-        });
-        watchdog.scheduleWithFixedDelay(Workers::look, LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
+        WATCHDOG.scheduleWithFixedDelay(Workers::look, LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
     }
 
     private Workers() {}
@@ -54,9 +56,18 @@ final class Workers {
     /** Gives a worker that has loaded the functions of {@code hello}. */
     static Worker lease(String key, Wire hello, Options options) throws IOException {
         synchronized (IDLE) {
-            Deque<Worker> idle = IDLE.get(key);
-            if (idle != null && !idle.isEmpty()) return idle.pop();
+            Deque<Worker> idle = IDLE.getOrDefault(key, new ArrayDeque<>());
+            while (!idle.isEmpty()) {
+                Worker worker = idle.pop();
+                if (worker.alive()) return worker;
+                ALL.remove(worker);
+            }
         }
+        return fresh(key, hello, options);
+    }
+
+    /** Gives a worker that has done nothing yet. */
+    static Worker fresh(String key, Wire hello, Options options) throws IOException {
         Worker worker = new Worker(key, connect(options), hello, options.timeoutNanos());
         synchronized (IDLE) {
             ALL.add(worker);
@@ -100,7 +111,13 @@ final class Workers {
         return daemon;
     }
 
-    /** Ends workers that are late, and those that nobody has used for a minute. */
+    /** Lets a worker close what it has open; ends it if it takes its time. */
+    private static void dismiss(Worker worker) {
+        worker.hangUp();
+        WATCHDOG.schedule(() -> discard(worker), LEAVE_SECONDS, TimeUnit.SECONDS);
+    }
+
+    /** Ends workers that are late, and those that nobody has used for five minutes. */
     private static void look() {
         long now = System.nanoTime();
         List<Worker> working;
@@ -114,6 +131,6 @@ final class Workers {
             working = new ArrayList<>(ALL);
         }
         working.forEach(worker -> worker.enforceLimit(now));
-        old.forEach(Workers::discard);
+        old.forEach(Workers::dismiss);
     }
 }
