@@ -8,7 +8,7 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from eagre.errors import SettingsError
 
@@ -50,7 +50,7 @@ def _dumped(what: Any) -> bytes:  # noqa: ANN401  (as above)
     from pyspark.cloudpickle import CloudPickler
 
     class Pickler(CloudPickler):
-        dispatch_table: ClassVar[Any] = ChainMap(
+        dispatch_table = ChainMap(  # noqa: RUF012  (as its base has it)
             {type(_cached): _reduced}, CloudPickler.dispatch_table
         )
 

@@ -80,7 +80,7 @@ def row_codec(kind: T.StructType, *, rows: bool = True) -> tuple[Decode, Encode]
 
     >>> decode, encode = row_codec(T.StructType().add("n", "integer").add("name", "string"))
     >>> decode(encode((7, None)), 0)
-    (Row(n=7, name=None), 10)
+    (Row(n=7, name=None), 9)
 
     Args:
         kind: The row's type.
