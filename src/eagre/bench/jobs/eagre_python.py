@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
-VARIANTS = ("bridge", "batch", "sql")
-
 
 def python_map(df: DataFrame, variant: str) -> DataFrame:
     """Score each payment: a function of a row, a function of lists, or SQL."""

@@ -30,7 +30,7 @@ _TIME = struct.Struct("<q")
 _FLAG = struct.Struct("<B")
 _OP = struct.Struct("<BB")
 
-_PING, _ROWS, _TIMER, _INITIAL, _SEVERAL = range(5)
+_ROWS, _TIMER, _INITIAL, _SEVERAL = range(1, 5)
 _DONE, _ASK, _WORKING = b"\0", b"\1", b"\2"
 _SILENT_NS = 100_000_000
 """How long a worker may say nothing between two calls of the processor."""
@@ -464,9 +464,6 @@ class Processing:
         """Answer one call."""
         call = Blocks(message)
         kind, now, watermark = call.take(_CALL)
-        if kind == _PING:
-            wire.send(_DONE, _FLAG.pack(0), bytes(3 * _COUNT.size))
-            return
         self._session.wire = wire
         self._session.key = 0
         self._input.origin = None

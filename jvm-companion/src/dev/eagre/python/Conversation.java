@@ -2,11 +2,9 @@ package dev.eagre.python;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import org.apache.spark.TaskContext;
-import org.apache.spark.TaskKilledException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.types.StructType;
@@ -157,7 +155,7 @@ final class Conversation extends AbstractIterator<Object> {
             listening(false);
             retire = take(message, inFlight());
         } catch (IOException error) {
-            requireRunning(error);
+            Workers.requireRunning(error);
             recover();
             retire = false;
         }
@@ -245,20 +243,13 @@ final class Conversation extends AbstractIterator<Object> {
                 worker.send(single);
                 retire = take(worker.receive(), alone);
             } catch (IOException error) {
-                requireRunning(error);
+                Workers.requireRunning(error);
                 report(row, failures.functions() + " " + worker.obituary());
                 alone.clear();
             }
             worker.answered();
             if (retire) replace();
         }
-    }
-
-    /** An interrupted task's connection closes by itself; that is not the worker's fault. */
-    private static void requireRunning(IOException error) throws IOException {
-        TaskContext task = TaskContext.get();
-        if (task != null && task.isInterrupted()) throw new TaskKilledException();
-        if (error instanceof ClosedByInterruptException || error instanceof Worker.Refused) throw error;
     }
 
     /** The task is over, however it went. */

@@ -18,6 +18,7 @@ import org.apache.spark.sql.catalyst.plans.logical.DeserializeToObject;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MapPartitions;
 import org.apache.spark.sql.catalyst.plans.logical.SerializeFromObject;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Metadata;
@@ -131,16 +132,16 @@ final class Plans {
         return CollectionConverters.asScala(items).toVector();
     }
 
-    /** Rewrites a plan from its leaves upwards. */
-    static LogicalPlan upwards(LogicalPlan plan, UnaryOperator<LogicalPlan> rule) {
-        List<LogicalPlan> children = new ArrayList<>();
+    /** Rewrites a plan or an expression from its leaves upwards. */
+    static <T extends TreeNode<T>> T upwards(T node, UnaryOperator<T> rule) {
+        List<T> children = new ArrayList<>();
         boolean changed = false;
-        for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
-            LogicalPlan rewritten = upwards(child, rule);
+        for (T child : CollectionConverters.asJava(node.children())) {
+            T rewritten = upwards(child, rule);
             changed |= rewritten != child;
             children.add(rewritten);
         }
-        return rule.apply(changed ? plan.withNewChildren(sequence(children)) : plan);
+        return rule.apply(changed ? node.withNewChildren(sequence(children)) : node);
     }
 
     /** Rewrites the expressions of one node, each from its leaves upwards. */
@@ -148,20 +149,9 @@ final class Plans {
         return plan.mapExpressions(new AbstractFunction1<Expression, Expression>() {
             @Override
             public Expression apply(Expression expression) {
-                return inside(expression, rule);
+                return upwards(expression, rule);
             }
         });
-    }
-
-    private static Expression inside(Expression expression, UnaryOperator<Expression> rule) {
-        List<Expression> children = new ArrayList<>();
-        boolean changed = false;
-        for (Expression child : CollectionConverters.asJava(expression.children())) {
-            Expression rewritten = inside(child, rule);
-            changed |= rewritten != child;
-            children.add(rewritten);
-        }
-        return rule.apply(changed ? expression.withNewChildren(sequence(children)) : expression);
     }
 
     /** The calls of Python functions in a node that hold no other call inside them. */

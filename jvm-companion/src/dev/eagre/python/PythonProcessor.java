@@ -5,7 +5,6 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
-import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -15,7 +14,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import org.apache.spark.TaskContext;
-import org.apache.spark.TaskKilledException;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -234,9 +232,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     }
 
     private List<byte[]> rows(Row group, List<byte[]> rows, TimerValues times) {
-        begin(ROWS, group, times);
-        call.putInt(rows.size());
-        rows.forEach(call::putBlock);
+        ask(group, rows, times);
         try {
             return talk(rows, now(times));
         } catch (IOException error) {
@@ -249,17 +245,21 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         return outputs;
     }
 
+    private void ask(Row group, List<byte[]> rows, TimerValues times) {
+        begin(ROWS, group, times);
+        call.putInt(rows.size());
+        rows.forEach(call::putBlock);
+    }
+
     private void takeOver(IOException error) {
-        requireRunning(error);
+        Workers.requireRunning(error);
         failures.warn(label + " " + worker.obituary() + "; a new worker takes over");
         replace();
     }
 
     /** Tries a row once more, alone, in a new worker. */
     private List<byte[]> again(Row group, byte[] row, TimerValues times) {
-        begin(ROWS, group, times);
-        call.putInt(1);
-        call.putBlock(row);
+        ask(group, List.of(row), times);
         return lastTry(List.of(row), now(times));
     }
 
@@ -267,7 +267,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         try {
             return talk(rows, now);
         } catch (IOException error) {
-            requireRunning(error);
+            Workers.requireRunning(error);
             report(label + " " + worker.obituary(), rows, 0);
             replace();
             return List.of();
@@ -307,7 +307,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         try {
             return talk(List.of(), now);
         } catch (IOException error) {
-            requireRunning(error);
+            Workers.requireRunning(error);
             replace();
             return lastTry(List.of(), now);
         }
@@ -399,14 +399,6 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             Workers.discard(worker);
             worker = Workers.fresh(pool, hello, options);
         } catch (IOException error) {
-            throw new UncheckedIOException(error.getMessage(), error);
-        }
-    }
-
-    private static void requireRunning(IOException error) {
-        TaskContext task = TaskContext.get();
-        if (task != null && task.isInterrupted()) throw new TaskKilledException();
-        if (error instanceof ClosedByInterruptException || error instanceof Worker.Refused) {
             throw new UncheckedIOException(error.getMessage(), error);
         }
     }

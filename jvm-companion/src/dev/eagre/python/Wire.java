@@ -2,7 +2,6 @@ package dev.eagre.python;
 
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
-import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -133,11 +132,6 @@ final class Wire {
 
     String takeText() {
         return new String(takeBlock(), StandardCharsets.UTF_8);
-    }
-
-    /** What was written, to be sent. */
-    ByteBuffer written() {
-        return ByteBuffer.wrap(bytes, 0, limit);
     }
 
     private static VarHandle view(Class<?> array) {

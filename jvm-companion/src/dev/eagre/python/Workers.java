@@ -1,6 +1,8 @@
 package dev.eagre.python;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.SocketChannel;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
@@ -17,6 +19,8 @@ import java.util.Set;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
 
 /**
  * The workers of this JVM. A task borrows one and gives it back when its epoch ends, so that a model
@@ -89,6 +93,15 @@ final class Workers {
         worker.close();
         synchronized (IDLE) {
             ALL.remove(worker);
+        }
+    }
+
+    /** Goes on only if a worker failed: an interrupted task's connection closes by itself. */
+    static void requireRunning(IOException error) {
+        TaskContext task = TaskContext.get();
+        if (task != null && task.isInterrupted()) throw new TaskKilledException();
+        if (error instanceof ClosedByInterruptException || error instanceof Worker.Refused) {
+            throw new UncheckedIOException(error.getMessage(), error);
         }
     }
 
