@@ -54,28 +54,32 @@ class Eagre(System):
         )
 
 
-class EagreBatch(Eagre):
+class _Scoring(Eagre):
+    """The Python function of ``python-map`` in another way, and no other workload."""
+
+    missing: str
+
+    def refusal(self, workload: str) -> str:
+        """Only the map has a counterpart."""
+        return "" if workload == "python-map" else f"only python-map has {self.missing}"
+
+
+class EagreBatch(_Scoring):
     """The Python function as one of lists."""
 
     name = "eagre-batch"
     title = "Eagre, Python in lists"
     variant = "batch"
-
-    def refusal(self, workload: str) -> str:
-        """Only a map can be asked for in lists."""
-        return "" if workload == "python-map" else "only python-map has a function of lists"
+    missing = "a function of lists"
 
 
-class EagreSql(Eagre):
+class EagreSql(_Scoring):
     """The Python function as an SQL expression: what the bridge itself costs is the difference."""
 
     name = "eagre-sql"
     title = "Eagre, the same in SQL"
     variant = "sql"
-
-    def refusal(self, workload: str) -> str:
-        """Only the map can be said in SQL."""
-        return "" if workload == "python-map" else "only python-map has a counterpart in SQL"
+    missing = "a counterpart in SQL"
 
 
 class _Plain(System):

@@ -50,8 +50,7 @@ final class FunctionStep extends Plans.Step {
 
     /** What a new worker is told: the types, the options, and the functions themselves. */
     private Wire hello(Options options) throws IOException {
-        ObjectNode spec = options.json.deepCopy();
-        spec.remove("dead_letters");
+        ObjectNode spec = options.forWorker();
         ArrayNode names = spec.putArray("names");
         ArrayNode given = spec.putArray("arguments");
         for (int i = 0; i < functions.length; i++) {
@@ -59,12 +58,6 @@ final class FunctionStep extends Plans.Step {
             given.add(Options.JSON.readTree(arguments[i].json()));
         }
         spec.set("returns", Options.JSON.readTree(results().json()));
-        Wire hello = new Wire(1 << 12);
-        Worker.begin(hello);
-        hello.putText(spec.toString());
-        for (FunctionSpec function : functions) {
-            hello.putBlock(function.code);
-        }
-        return hello;
+        return Options.hello(spec, Arrays.stream(functions).map(f -> f.code).toArray(byte[][]::new));
     }
 }

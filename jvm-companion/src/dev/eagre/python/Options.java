@@ -24,6 +24,24 @@ final class Options {
         }
     }
 
+    /** What a worker may know of them: all but how dead letters are written, which may be secret. */
+    ObjectNode forWorker() {
+        ObjectNode told = json.deepCopy();
+        told.remove("dead_letters");
+        return told;
+    }
+
+    /** The first message to a worker: what it is to know, then the functions themselves. */
+    static Wire hello(ObjectNode told, byte[]... code) {
+        Wire hello = new Wire(1 << 12);
+        Worker.begin(hello);
+        hello.putText(told.toString());
+        for (byte[] function : code) {
+            hello.putBlock(function);
+        }
+        return hello;
+    }
+
     /** {@code map} for functions of a row, {@code batch} for those of lists, {@code state}. */
     String kind() {
         return json.get("kind").asText();

@@ -113,16 +113,12 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         inputs = new Codec.RowCodec(input);
         call = new Wire(1 << 12);
         reply = new Wire(1 << 12);
-        ObjectNode told = options.json.deepCopy();
-        told.remove("dead_letters");
+        ObjectNode told = options.forWorker();
         told.setAll(spec);
         told.putArray("names").add(label);
         told.set("key", Options.JSON.readTree(key.json()));
         told.putArray("arguments").add(Options.JSON.readTree(input.json()));
-        hello = new Wire(1 << 12);
-        Worker.begin(hello);
-        hello.putText(told.toString());
-        hello.putBlock(code);
+        hello = Options.hello(told, code);
         pool = Workers.key(hello);
         worker = Workers.lease(pool, hello, options);
         ahead = Ahead.of(id, TaskContext.get());
