@@ -197,7 +197,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         List<byte[]> outputs = null;
         for (int i = 0; i < data.size(); i++) {
             ImplicitGroupingKeyTracker.setImplicitKey(groups.get(places.get(i)));
-            List<byte[]> made = settle(answer, data.subList(i, i + 1), now(times));
+            List<byte[]> made = settle(answer, data.subList(i, i + 1), times.getCurrentProcessingTimeInMs());
             if (i == 0) outputs = made;
             else prepared.add(new Prepared(data.get(i), keys.bytes(groups.get(places.get(i))), made));
         }
@@ -230,7 +230,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private List<byte[]> rows(Row group, List<byte[]> rows, TimerValues times) {
         ask(group, rows, times);
         try {
-            return talk(rows, now(times));
+            return talk(rows, times.getCurrentProcessingTimeInMs());
         } catch (IOException error) {
             takeOver(error);
         }
@@ -256,7 +256,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     /** Tries a row once more, alone, in a new worker. */
     private List<byte[]> again(Row group, byte[] row, TimerValues times) {
         ask(group, List.of(row), times);
-        return lastTry(List.of(row), now(times));
+        return lastTry(List.of(row), times.getCurrentProcessingTimeInMs());
     }
 
     private List<byte[]> lastTry(List<byte[]> rows, long now) {
@@ -275,7 +275,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         List<byte[]> outputs = earlier(group);
         begin(TIMER, group, times);
         call.putLong(timer.getExpiryTimeInMs());
-        outputs.addAll(twice(now(times)));
+        outputs.addAll(twice(times.getCurrentProcessingTimeInMs()));
         return iterator(outputs);
     }
 
@@ -296,7 +296,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     public void handleInitialState(Row group, Row initial, TimerValues times) {
         begin(INITIAL, group, times);
         call.putBlock(bytes(initial));
-        twice(now(times));
+        twice(times.getCurrentProcessingTimeInMs());
     }
 
     private List<byte[]> twice(long now) {
@@ -318,24 +318,8 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private void head(int kind, TimerValues times) {
         Worker.begin(call);
         call.putByte(kind);
-        call.putLong(now(times));
-        call.putLong(watermark(times));
-    }
-
-    private static long now(TimerValues times) {
-        try {
-            return times.getCurrentProcessingTimeInMs();
-        } catch (RuntimeException error) {
-            return -1;
-        }
-    }
-
-    private static long watermark(TimerValues times) {
-        try {
-            return times.getCurrentWatermarkInMs();
-        } catch (RuntimeException error) {
-            return -1;
-        }
+        call.putLong(times.getCurrentProcessingTimeInMs());
+        call.putLong(times.getCurrentWatermarkInMs());
     }
 
     /** Sends the call, then makes the changes and gives the outputs. */
