@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs bench profile clean
+.PHONY: help setup demo test lint docs bench chaos profile clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -29,6 +29,9 @@ docs: setup  ## write the command reference and the rules
 
 bench: setup  ## the field's benchmark against the others (ARGS="count --systems all")
 	@$(BIN)/eagre bench run $(or $(ARGS),field)
+
+chaos: setup $(VENV)/.dev  ## faults against exactly-once pipelines, verified (ROUNDS=20 SEED=1 CONTROL=off)
+	@$(BIN)/python -m chaos.campaign --rounds $(or $(ROUNDS),20) $(if $(SEED),--seed $(SEED)) $(if $(CONTROL),--control $(CONTROL)) $(ARGS)
 
 profile: setup  ## measure the latency profile, setting by setting, into docs/profile.md
 	@$(BIN)/python -m eagre.bench.ablation

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
     from eagre.broker.topics import Offsets
     from eagre.errors import AppError
+    from eagre.sinks import Gate
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 DEFAULT_EVERY = {"real-time": "1 minute", "micro-batch": "500 ms"}
 """The epoch in real time and the trigger in micro-batch (docs/decisions/0003-epoch-length.md)."""
+
+EXACTLY_ONCE_EVERY = "10 seconds"
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Pipeline:
             {**settings, "bootstrap.servers": first.cluster(brokers)},
         )
 
-    def writer(
+    def writer(  # noqa: PLR0913  (what a query is made of)
         self,
         spark: SparkSession,
         *,
@@ -86,15 +89,29 @@ class Pipeline:
         mode: Mode = "real-time",
         every: str | None = None,
         start: Offsets | None = None,
+        gate: Gate | None = None,
     ) -> DataStreamWriter:
-        """Prepare the query: sources, transformation, sink, checkpoint, trigger."""
+        """Prepare the query: sources, transformation, sink, checkpoint, trigger.
+
+        A sink that asks for exactly once needs the gate that ``delivery.begin`` opens.
+        """
         rows = self.rows(spark, brokers, mode, start)
+        aligned = self.sources[0].aligned
         return (
-            writer(rows, self.sink, brokers)
+            writer(rows, self.sink, brokers, gate, aligned)
             .queryName(self.name)
             .option("checkpointLocation", checkpoint)
-            .trigger(**trigger(mode, every))
+            .trigger(**trigger(mode, every or self.default_every(mode)))
         )
+
+    def default_every(self, mode: Mode) -> str | None:
+        """The epoch or trigger where none is named.
+
+        Exactly once has shorter ones: what a start looks through and reads again is in proportion.
+        """
+        if mode == "real-time" and self.sink.delivery == "exactly-once":
+            return EXACTLY_ONCE_EVERY
+        return DEFAULT_EVERY.get(mode)
 
     def start(self, spark: SparkSession, **options: Any) -> StreamingQuery:  # noqa: ANN401
         """Start the query; the options are those of ``writer``.

@@ -60,9 +60,10 @@ PROFILE = (
     ),
     Setting(
         "spark.sql.shuffle.partitions",
-        "2",
-        "In real time each shuffle partition holds a task slot for as long as the query runs. "
-        "Spark's default is 200. A checkpoint fixes it: choose it once.",
+        str(max(1, (os.cpu_count() or 2) // 2)),
+        "One for two cores: the other core reads and writes. In real time each shuffle partition "
+        "holds a task slot for as long as the query runs, and rows that come through fewer of them "
+        "wake fewer threads. Spark's default is 200. A checkpoint fixes it: choose it once.",
         without="8",
     ),
     Setting(

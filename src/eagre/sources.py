@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Format = Literal["json", "string", "bytes"]
 Mode = Literal["real-time", "micro-batch", "available-now"]
+Delivery = Literal["at-least-once", "exactly-once"]
 
 SOURCE = "_source"
 """The column with a row's origin: topic, partition, offset, timestamp."""
@@ -68,6 +69,11 @@ class Kafka:
         partitions: With how many partitions to create the topic where it does not exist.
         create: Whether it may be created.
         brokers: ``host:port`` of its cluster; ``eagre run --brokers`` replaces it.
+        delivery: As a sink, ``at-least-once``, where a failure repeats what came since the last
+            commit, or ``exactly-once`` (docs/exactly-once.md).
+        fence: ``in-band`` also writes fence records into an exactly-once sink, for ``eg.reader``.
+        partitioned_by: As a source, the columns by which its producers choose the partition: rows
+            that agree in them are in one partition. Exactly once over keyed state rests on it.
         options: Options of Spark's Kafka connector, ``kafka.*`` client settings among them.
     """
 
@@ -83,6 +89,9 @@ class Kafka:
     partitions: int = 1
     create: bool = True
     brokers: str | None = None
+    delivery: Delivery = "at-least-once"
+    fence: Literal["in-band"] | None = None
+    partitioned_by: str | Sequence[str] = ()
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -101,6 +110,12 @@ class Kafka:
                 hint="name the timestamp column and the disorder to wait for: "
                 "event_time='at', watermark='10 seconds'.",
             )
+        if self.delivery not in get_args(Delivery) or self.fence not in (None, "in-band"):
+            raise SettingsError(
+                "DELIVERY_UNKNOWN",
+                f"topic {self.name!r} must be at-least-once or exactly-once, with fence='in-band' "
+                f"or none, not {self.delivery!r} with {self.fence!r}.",
+            )
         stated = sorted(key for key in self.options if key.lower().startswith("starting"))
         if stated:
             raise SettingsError(
@@ -113,6 +128,12 @@ class Kafka:
     def topics(self) -> tuple[str, ...]:
         """The topics, also where there is only one."""
         return (self.topic,) if isinstance(self.topic, str) else tuple(self.topic)
+
+    @property
+    def aligned(self) -> tuple[str, ...]:
+        """The columns of ``partitioned_by``, also where there is only one."""
+        one = self.partitioned_by
+        return (one,) if isinstance(one, str) else tuple(one)
 
     @property
     def name(self) -> str:

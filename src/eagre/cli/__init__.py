@@ -16,6 +16,7 @@ from eagre.cli.demo import demo
 from eagre.cli.doctor import doctor
 from eagre.cli.jars import jars
 from eagre.cli.run import run
+from eagre.cli.status import status, stop
 from eagre.cli.topic import topic
 from eagre.errors import EagreError
 
@@ -44,6 +45,8 @@ COMMANDS = (
     jars,
     run,
     size,
+    status,
+    stop,
     topic,
 )
 for command in COMMANDS:

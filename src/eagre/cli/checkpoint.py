@@ -62,7 +62,7 @@ def _whatever_it_holds(found: Checkpoint) -> str:
     try:
         return _text(found.describe())
     except CheckpointError as error:
-        if not found.exists:
+        if not found.exists and not found.lost:
             raise
         return error.problem
 

@@ -16,7 +16,7 @@ from eagre.config import counted, project_dir
 from eagre.pipeline import MODES
 from eagre.runtime.app import App
 from eagre.runtime.spec import RunSpec
-from eagre.runtime.supervisor import Event, Supervisor
+from eagre.runtime.supervisor import RESTARTS, Event, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +55,13 @@ _PLAIN_EVERY_SECONDS = 10
     help="Where a fresh checkpoint begins. [default: latest; earliest in available-now]",
 )
 @click.option("--no-check", is_flag=True, help="Start even if the check finds errors.")
+@click.option(
+    "--restarts",
+    type=click.IntRange(0),
+    default=RESTARTS,
+    show_default=True,
+    help="Failures in a row, without a commit between them, before a pipeline is given up.",
+)
 def run(
     app: str,
     mode: Mode,
@@ -64,8 +71,11 @@ def run(
     checkpoint: str | None,
     start: str | None,
     no_check: bool,
+    restarts: int,
 ) -> None:
     """Run the pipelines of a file, until Ctrl-C or SIGTERM drains them.
+
+    A pipeline that fails is started again, after a pause that doubles from 1 s to 30 s.
 
     A drain lets the running epoch end and commit, so that nothing is repeated at the next start;
     a second Ctrl-C ends at once.
@@ -88,7 +98,7 @@ def run(
     display = Display()
     cluster = ProjectBroker()
     early = not brokers and not chosen.may_name_brokers()
-    supervisor = Supervisor(spec, cluster.address, display.show, early=early)
+    supervisor = Supervisor(spec, cluster.address, display.show, early=early, restarts=restarts)
     with contextlib.closing(display), contextlib.closing(cluster), _draining(supervisor):
         supervisor.run()
 
@@ -164,6 +174,16 @@ class Display:
         every = f", {pace} of {event['every_ms'] / 1000:g} s" if pace else ""
         resumed = f", resumed after batch {event['resumed']}" if event["resumed"] >= 0 else ""
         return f"running in {event['mode']}{every}{resumed}; Ctrl-C drains"
+
+    def _restarting(self, _: str, event: Event) -> str:
+        tries = f"{event['attempt']} of {event['most']}"
+        return f"{event['reason']} Starting again in {event['wait_seconds']:g} s ({tries})"
+
+    def _stalled(self, _: str, event: Event) -> str:
+        return f"stalled: {event['reason']}"
+
+    def _flows(self, _: str, __: Event) -> str:
+        return "flows again"
 
     def _draining(self, name: str, event: Event) -> str:
         within = event["within_ms"] / 1000

@@ -1,5 +1,7 @@
-"""What makes delivery dependable: checkpoints bound to what they were made with."""
+"""What makes delivery dependable: checkpoints bound to what they were made with, exactly once."""
 
 from eagre.delivery.checkpoint import Binding, Checkpoint
+from eagre.delivery.exactly import begin
+from eagre.delivery.ledger import Ledger
 
-__all__ = ["Binding", "Checkpoint"]
+__all__ = ["Binding", "Checkpoint", "Ledger", "begin"]

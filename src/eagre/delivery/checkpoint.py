@@ -7,6 +7,8 @@ topic that was deleted and made anew, so such a checkpoint is refused, not read.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import shutil
 import time
@@ -14,12 +16,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eagre.config import state_dir
 from eagre.errors import CheckpointError
 
 if TYPE_CHECKING:
     from eagre.broker.topics import Offsets
 
 BINDING = "eagre.json"
+LOCK = "eagre.lock"
 _REPAIR = (
     "restore the folder from a copy, or start afresh on purpose with "
     "`eagre checkpoint reset {path}`."
@@ -63,6 +67,28 @@ class Checkpoint:
         """Whether Spark or Eagre has begun to write here."""
         return (self.path / "metadata").exists() or (self.path / BINDING).exists()
 
+    @property
+    def lost(self) -> bool:
+        """Whether there was one here, and it is gone."""
+        return not self.exists and self._memory.exists()
+
+    @property
+    def lock_file(self) -> Path:
+        """What a run holds locked for as long as its JVM lives."""
+        return self.path / LOCK
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a run holds it."""
+        if not self.lock_file.exists():
+            return False
+        with self.lock_file.open("a") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+            return False
+
     def binding(self) -> Binding | None:
         """Read what the checkpoint is bound to; None for one that Eagre did not make.
 
@@ -87,7 +113,9 @@ class Checkpoint:
         """
         known = self.binding()
         if known is None:
+            self._require_not_lost(binding)
             self._write(binding)
+            self._remember(binding)
             return binding
         self._require_same(known, binding)
         if known.topics != binding.topics:
@@ -101,7 +129,7 @@ class Checkpoint:
         Raises:
             CheckpointError: Spark's logs cannot be read.
         """
-        batch = self._last_commit()
+        batch = self.last_commit()
         return batch, self._batch_offsets(batch) if batch >= 0 else {}
 
     def unfinished(self) -> list[Path]:
@@ -126,7 +154,7 @@ class Checkpoint:
 
     def commit_version(self) -> int:
         """The format of its last commit, 2 or more as real time needs it; 0 before the first."""
-        batch = self._last_commit()
+        batch = self.last_commit()
         if batch < 0:
             return 0
         first = (self.path / "commits" / str(batch)).read_text().split("\n", 1)[0]
@@ -134,7 +162,7 @@ class Checkpoint:
 
     def settings(self) -> dict[str, str]:
         """The Spark settings that its last commit was made with."""
-        return self._settings(self._last_commit())
+        return self._settings(self.last_commit())
 
     def describe(self) -> dict[str, Any]:
         """Say what the checkpoint holds, for people and as JSON."""
@@ -154,9 +182,16 @@ class Checkpoint:
 
     def reset(self) -> None:
         """Remove the checkpoint: the next run begins afresh, as ``--from`` says."""
-        if not self.exists:
+        if not self.exists and not self.lost:
             raise self._missing()
-        shutil.rmtree(self.path)
+        if self.in_use:
+            raise CheckpointError(
+                "CHECKPOINT_IN_USE",
+                f"a run uses checkpoint {self.path}.",
+                hint="end it first: `eagre status` shows it, `eagre stop NAME` ends it.",
+            )
+        shutil.rmtree(self.path, ignore_errors=self.lost)
+        self._memory.unlink(missing_ok=True)
 
     def copy(self, target: Path) -> None:
         """Copy the checkpoint to a folder that does not exist yet."""
@@ -169,6 +204,32 @@ class Checkpoint:
                 hint="name a folder that does not exist yet.",
             )
         shutil.copytree(self.path, target, dirs_exist_ok=True)
+
+    @property
+    def _memory(self) -> Path:
+        """Outside of the folder: that there was a checkpoint, should the folder get lost."""
+        name = hashlib.sha256(str(self.path).encode()).hexdigest()[:16]
+        return state_dir() / "checkpoints" / f"{name}.json"
+
+    def _remember(self, binding: Binding) -> None:
+        self._memory.parent.mkdir(parents=True, exist_ok=True)
+        self._memory.write_text(json.dumps({"path": str(self.path), "cluster": binding.cluster}))
+
+    def _require_not_lost(self, binding: Binding) -> None:
+        """Refuse to begin afresh where a checkpoint of the same cluster was before."""
+        if (self.path / "metadata").exists() or not self._memory.exists():
+            return
+        try:
+            known = json.loads(self._memory.read_text())["cluster"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        if known == binding.cluster:
+            raise CheckpointError(
+                "CHECKPOINT_LOST",
+                f"checkpoint {self.path} was there before and is gone: a fresh start would repeat "
+                "or leave out records.",
+                hint=_REPAIR.format(path=self.path),
+            )
 
     def _require_same(self, known: Binding, now: Binding) -> None:
         if known.pipeline != now.pipeline:
@@ -207,7 +268,8 @@ class Checkpoint:
         folder = self.path / name
         return [p for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []
 
-    def _last_commit(self) -> int:
+    def last_commit(self) -> int:
+        """The last committed batch or epoch; -1 before the first."""
         return max((int(p.name) for p in self._log("commits")), default=-1)
 
     def _batch_offsets(self, batch: int) -> Offsets:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagre.errors import JvmError
+from eagre.errors import JvmError, SettingsError
 from eagre.jvm.companion import check_version
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.group import GroupedData
     from pyspark.sql.streaming.query import StreamingQuery
@@ -85,6 +87,71 @@ def _bridge(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j class proxy)
     return spark._jvm.dev.eagre.python.Bridge  # type: ignore[union-attr]  # noqa: SLF001
 
 
+def with_origin(rows: DataFrame, aligned: Sequence[str]) -> DataFrame:
+    """Give the rows with their origin, carried through the plan where the user left it behind.
+
+    Raises:
+        SettingsError: Results of this shape cannot be told apart by it.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors.exceptions.captured import CapturedException
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    spark = rows.sparkSession
+    try:
+        carried = _delivery(spark).carried(rows._jdf, list(aligned))  # noqa: SLF001
+    except (Py4JJavaError, CapturedException) as error:
+        refusal = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+        if refusal is None or "Refusal" not in str(refusal.getClass()):
+            raise
+        raise SettingsError(
+            str(refusal.getCode()), f"{refusal.getMessage()}.", hint=str(refusal.getHint())
+        ) from None
+    return ClassicDataFrame(carried, spark)
+
+
+def identity_column(spark: SparkSession, source: Column, prefix: str, delivered: Any) -> Column:  # noqa: ANN401
+    """Give the column with each result's identity; null for results delivered before."""
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    return ClassicColumn(
+        _delivery(spark).identity(source._jc, prefix, delivered)  # noqa: SLF001
+    )
+
+
+def nothing_delivered(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j object)
+    """Give the empty set of delivered results."""
+    return _delivery(spark).nothing(spark._jsparkSession)  # noqa: SLF001
+
+
+def scan_delivered(
+    spark: SparkSession,
+    reader: dict[str, str],
+    pipeline: str,
+    fenced: int,
+    committed: str,
+    rule: str,
+) -> Any:  # noqa: ANN401  (a py4j object)
+    """Collect the identities of the results in a part of the output."""
+    session = spark._jsparkSession  # noqa: SLF001
+    return _delivery(spark).scan(session, reader, pipeline, fenced, committed, rule)
+
+
+def delivered_size(spark: SparkSession, delivered: Any) -> int:  # noqa: ANN401  (a py4j object)
+    """How many results a scan found."""
+    return int(_delivery(spark).size(delivered))
+
+
+def lock(spark: SparkSession, file: Path, wait_seconds: float) -> bool:
+    """Take a lock for as long as the JVM lives; tell whether it was to be had in time."""
+    return bool(_delivery(spark).lock(str(file), int(wait_seconds * 1000)))
+
+
+def _delivery(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j class proxy)
+    companion(spark, "Companion")
+    return spark._jvm.dev.eagre.delivery.Delivery  # type: ignore[union-attr]  # noqa: SLF001
+
+
 def drain(spark: SparkSession, query: StreamingQuery) -> None:
     """Let the running epoch or micro-batch end and commit; start no other."""
     companion(spark, "SparkInternals").drain(_java_query(query))
@@ -105,6 +172,11 @@ def consumer_lag(spark: SparkSession) -> dict[tuple[str, int], int]:
     """Records not yet fetched, by topic and partition, as this JVM's consumers know it now."""
     lags = companion(spark, "KafkaMetrics").lag()
     return {(name.rsplit("/", 1)[0], int(name.rsplit("/", 1)[1])): lags[name] for name in lags}
+
+
+def consumed(spark: SparkSession) -> int:
+    """Records taken by this JVM's consumers; it changes as long as any of them reads."""
+    return int(companion(spark, "KafkaMetrics").consumed())
 
 
 @dataclass(frozen=True)

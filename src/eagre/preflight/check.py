@@ -164,7 +164,9 @@ def _check_pipeline(  # noqa: PLR0913, PLR0917
         raise
     except Exception as error:
         raise pipeline.cannot_be_built(error) from error
-    facts = _facts(spark, writer, mode, interval_ms(every or DEFAULT_EVERY.get(mode, "0 ms")))
+    facts = _facts(
+        spark, writer, mode, interval_ms(every or pipeline.default_every(mode) or "0 ms")
+    )
     facts = replace(facts, pipeline=pipeline.name, left_out=_left_out(pipeline, mode))
     clusters = _clusters(pipeline, brokers)
     seen, unseen = see_topics(clusters)

@@ -20,14 +20,15 @@ from queue import Queue
 from typing import TYPE_CHECKING, Any, TextIO
 
 from eagre.config import interval_ms
-from eagre.delivery import Checkpoint
-from eagre.errors import EagreError, PipelineFailed, SettingsError
+from eagre.delivery import Checkpoint, Ledger, begin
+from eagre.errors import CheckpointError, EagreError, PipelineFailed, SettingsError
 from eagre.jvm import gateway
-from eagre.pipeline import DEFAULT_EVERY, Pipeline, started
+from eagre.pipeline import Pipeline, started
 from eagre.preflight import check
 from eagre.python.shipping import ship_modules
 from eagre.runtime.ground import Ground, prepare
 from eagre.runtime.spec import RunSpec
+from eagre.runtime.watchdog import Watchdog
 from eagre.session import session
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 STATUS_SECONDS = 1
+LOCK_SECONDS = 5
 LARGE_LAG = 1_000
 """Records behind at the start from which the run says that it is catching up, and when it has."""
 
@@ -121,6 +123,7 @@ def run(spec: RunSpec, parent: Parent) -> None:
     checkpoint = Checkpoint(folder)
     if parent.draining.is_set():
         return
+    _lock(spark, checkpoint)
     if checkpoint.clear_unfinished():
         parent.say("the first commit was cut short by a kill: its leftovers were removed")
     if spec.check:
@@ -130,14 +133,31 @@ def run(spec: RunSpec, parent: Parent) -> None:
     ground = prepare(
         pipeline, brokers, checkpoint, mode=spec.mode, start=spec.start, say=parent.say
     )
-    query = Run(spark, pipeline, spec, ground, parent)
+    query = Run(spark, pipeline, spec, ground, checkpoint, parent)
     try:
-        query.until_end(query.start(brokers, str(checkpoint.path)))
+        query.until_end(query.start(brokers))
     except EagreError:
         raise
     except Exception as error:
         problem = f"pipeline {pipeline.name!r} failed: {gateway.reason(error)}"
         raise PipelineFailed("QUERY_FAILED", problem) from error
+
+
+def _lock(spark: SparkSession, checkpoint: Checkpoint) -> None:
+    """Take the checkpoint's lock, for as long as this JVM lives.
+
+    Raises:
+        CheckpointError: Another run has it, and did not end within some seconds.
+    """
+    checkpoint.path.mkdir(parents=True, exist_ok=True)
+    if not gateway.lock(spark, checkpoint.lock_file, LOCK_SECONDS):
+        raise CheckpointError(
+            "CHECKPOINT_IN_USE",
+            f"another run uses checkpoint {checkpoint.path}, and did not end within "
+            f"{LOCK_SECONDS} s.",
+            hint="`eagre status` shows what runs, `eagre stop NAME` ends it; or name another "
+            "folder with --checkpoint.",
+        )
 
 
 def _require_sound(
@@ -176,19 +196,34 @@ class Run:
     pipeline: Pipeline
     spec: RunSpec
     ground: Ground
+    checkpoint: Checkpoint
     parent: Parent
     started: float = field(default_factory=time.monotonic)
+    ledger: Ledger | None = None
 
-    def start(self, brokers: str | None, checkpoint: str) -> StreamingQuery:
+    def start(self, brokers: str | None) -> StreamingQuery:
         """Build and start the query; errors of the user's function name its line."""
+        gate = None
+        if self.pipeline.sink.delivery == "exactly-once":
+            self.parent.tell("phase", text="fencing off the run before")
+            gate, self.ledger = begin(
+                self.spark,
+                self.pipeline,
+                self.ground.outputs,
+                self.checkpoint,
+                brokers,
+                self.ground.position,
+                self.parent.say,
+            )
         try:
             writer = self.pipeline.writer(
                 self.spark,
-                checkpoint=checkpoint,
+                checkpoint=str(self.checkpoint.path),
                 brokers=brokers,
                 mode=self.spec.mode,
                 every=self.spec.every,
                 start=self.ground.start,
+                gate=gate,
             )
         except EagreError:
             raise
@@ -200,7 +235,7 @@ class Run:
             "running",
             mode=self.spec.mode,
             every_ms=self._every_ms(),
-            checkpoint=checkpoint,
+            checkpoint=str(self.checkpoint.path),
             resumed=self.ground.resumed,
         )
         return query
@@ -212,17 +247,25 @@ class Run:
         if catching_up:
             self.parent.say(f"catching up: {behind:,} records wait in the source")
         drained = False
+        watchdog = Watchdog(self.ground.topics, self.ground.sources, self.parent.tell)
         while not self._over(query):
             if self.parent.draining.is_set() and not drained:
                 drained = True
                 self.parent.tell("draining", within_ms=self._every_ms())
                 gateway.drain(self.spark, query)
             lag = self._lag(query)
-            self.parent.tell("status", lag=lag, written=self._written(), epochs=_epochs(query))
+            epochs = _epochs(query)
+            written = self._written(epochs - 1)
+            self.parent.tell("status", lag=lag, written=written, epochs=epochs)
+            watchdog.look(
+                lag, written, gateway.consumed(self.spark), gateway.consumer_lag(self.spark)
+            )
             if catching_up and lag is not None and lag < LARGE_LAG:
                 catching_up = False
                 self.parent.say(self._caught_up(behind))
-        self.parent.tell("ended", drained=drained, written=self._written(), epochs=_epochs(query))
+        epochs = _epochs(query)
+        written = self._written(epochs - 1)
+        self.parent.tell("ended", drained=drained, written=written, epochs=epochs)
         self.spark.stop()
 
     def _over(self, query: StreamingQuery) -> bool:
@@ -239,8 +282,7 @@ class Run:
         return f"caught up: {behind:,} records in {seconds:.1f} s ({behind / seconds:,.0f}/s)"
 
     def _every_ms(self) -> int:
-        every = self.spec.every or DEFAULT_EVERY.get(self.spec.mode, "0 ms")
-        return interval_ms(every)
+        return interval_ms(self.spec.every or self.pipeline.default_every(self.spec.mode) or "0 ms")
 
     def _lag(self, query: StreamingQuery) -> int | None:
         """Records not yet read: from this JVM's consumers, or from Spark's last progress."""
@@ -253,12 +295,18 @@ class Run:
         behind = [source.metrics.get("maxOffsetsBehindLatest") for source in progress.sources]
         return sum(int(b) for b in behind if b is not None)
 
-    def _written(self) -> int | None:
+    def _written(self, batch: int) -> int | None:
         try:
             ends = self.ground.outputs.ends(self.pipeline.sink.topics)
         except EagreError:
             return None
+        if self.ledger and batch > self.ledger.marks[-1].after and self._last(batch):
+            self.ledger.mark(batch, ends)
         return sum(end for partitions in ends.values() for end in partitions.values())
+
+    def _last(self, batch: int) -> bool:
+        """Whether a batch is the last one committed: what was seen before now, was seen in time."""
+        return self.checkpoint.last_commit() == batch
 
 
 def _epochs(query: StreamingQuery) -> int:

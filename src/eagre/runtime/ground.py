@@ -27,7 +27,7 @@ class Ground:
         outputs: The topics of the sink's cluster.
         start: Where a fresh checkpoint begins.
         position: The source offsets this run continues from.
-        source_partitions: How many there are, over all source topics.
+        sources: The id and the number of partitions of each source topic.
         resumed: The last committed batch, or -1.
     """
 
@@ -35,8 +35,13 @@ class Ground:
     outputs: Topics
     start: Offsets
     position: Offsets
-    source_partitions: int
+    sources: dict[str, tuple[str, int]]
     resumed: int
+
+    @property
+    def source_partitions(self) -> int:
+        """How many there are, over all source topics."""
+        return sum(partitions for _, partitions in self.sources.values())
 
     def behind(self, sources: tuple[Kafka, ...]) -> int:
         """How many records wait in the source topics."""
@@ -89,7 +94,7 @@ def prepare(
         outputs=outputs,
         start=_grown(binding.start, sources),
         position=committed or binding.start,
-        source_partitions=sum(topic.partitions for topic in sources.values()),
+        sources={name: (topic.id, topic.partitions) for name, topic in sources.items()},
         resumed=batch,
     )
 

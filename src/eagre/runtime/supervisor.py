@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Queue
+from queue import Empty, Queue
 from typing import IO, TYPE_CHECKING, Any
 
 from eagre.config import project_dir
 from eagre.errors import PipelineFailed
+from eagre.runtime.runs import Register
 from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -24,6 +27,24 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 END_SECONDS = 20
+LISTEN_SECONDS = 0.5
+RESTARTS = 10
+LONGEST_WAIT_SECONDS = 30.0
+
+FOR_GOOD = frozenset(
+    {
+        "TOPIC_REPLACED",
+        "RETENTION_OVERTOOK",
+        "CHECKPOINT_IN_USE",
+        "CHECKPOINT_BROKEN",
+        "CHECKPOINT_OTHER_TOPIC",
+        "CHECKPOINT_OTHER_CLUSTER",
+        "LEDGER_BROKEN",
+        "OUTPUT_EXPIRED",
+        "KEY_NOT_ALIGNED",
+    }
+)
+"""Failures that a new start would only meet again."""
 
 
 class SparkChild:
@@ -99,14 +120,43 @@ class SparkChild:
         heard(self, {"event": "gone"})
 
 
+@dataclass
+class Attempts:
+    """A pipeline and its children, one after the other.
+
+    Attributes:
+        child: The one that runs, or ran last.
+        last: The last event heard of it.
+        ran: Whether the query has run since the parent began.
+        commits: How far its commits came.
+        failed: Failures in a row, without a commit between them.
+        restarts: How often it was started again, in all.
+        failure: How the last one failed.
+        due: When the next child starts, where one is to.
+        over: Whether no other child comes.
+    """
+
+    child: SparkChild
+    last: Event = field(default_factory=lambda: {"event": "nothing"})
+    ran: bool = False
+    commits: int = 0
+    failed: int = 0
+    restarts: int = 0
+    failure: PipelineFailed | None = None
+    due: float | None = None
+    over: bool = False
+
+
 class Supervisor:
-    """Runs every pipeline of an app, each in a Spark process of its own.
+    """Runs every pipeline of an app, each in a Spark process of its own, again where one fails.
 
     Args:
         spec: What to run.
         brokers: Gives the cluster for pipelines that name none, starting one if it must.
         on_event: Hears each event with the pipeline's name.
         early: Ask for the cluster at once, while Spark starts.
+        restarts: After how many failures in a row, without a commit between them, a pipeline is
+            given up.
     """
 
     def __init__(
@@ -116,31 +166,43 @@ class Supervisor:
         on_event: Callable[[str, Event], None],
         *,
         early: bool = False,
+        restarts: int = RESTARTS,
     ) -> None:
         self._spec = spec
         self._brokers = brokers
         self._on_event = on_event
         self._early = early
+        self._restarts = restarts
         self._events: Queue[tuple[SparkChild, Event]] = Queue()
-        self._children: dict[SparkChild, Event | None] = {}
+        self._all: list[Attempts] = []
         self._stopping = 0
         self._running = False
+        self._failure: PipelineFailed | None = None
+        self._register = Register(spec.app)
 
     def run(self) -> None:
         """Run until every pipeline has ended.
 
         Raises:
-            PipelineFailed: One failed; the others were drained.
+            PipelineFailed: One failed for good; the others were drained.
         """
         try:
             self._add(self._spec, self._spec.pipeline or Path(self._spec.app).stem)
             if self._early:
                 self._brokers()
-            self._listen()
+            while not all(one.over for one in self._all):
+                self._step()
         finally:
-            for child in self._children:
-                child.kill()
-                child.wait()
+            for one in self._all:
+                one.child.kill()
+                one.child.wait()
+            self._register.close()
+        if self._failure or self._stopping > 1:
+            raise self._failure or PipelineFailed(
+                "ENDED_AT_ONCE",
+                "the run was ended without a drain; what came since the last commit is repeated at "
+                "the next start.",
+            )
 
     def stop(self) -> None:
         """Drain at the first call, end at once at the second. Made for a signal handler.
@@ -151,49 +213,53 @@ class Supervisor:
         self._stopping += 1
         if not self._running:
             raise KeyboardInterrupt
-        for child in list(self._children):
+        for one in list(self._all):
             if self._stopping == 1:
-                child.drain()
+                one.child.drain()
             else:
-                child.kill()
+                one.child.kill()
 
-    def _add(self, spec: RunSpec, name: str) -> SparkChild:
-        child = SparkChild(spec, name, lambda child, event: self._events.put((child, event)))
-        self._children[child] = None
-        return child
+    def _add(self, spec: RunSpec, name: str) -> None:
+        self._all.append(Attempts(self._child(spec, name)))
+        self._register.pipeline(name)
+        self._register.write(now=True)
 
-    def _listen(self) -> None:
-        failure: PipelineFailed | None = None
-        gone = 0
-        while gone < len(self._children):
-            child, event = self._events.get()
-            kind = event["event"]
-            if kind == "gone":
-                gone += 1
-                silent = self._silent_end(child)
-                failure = failure or silent
-                if silent:
-                    self._on_event(child.name, {"event": "note", "text": str(silent)})
-                    self._drain_others(child)
-                continue
-            self._children[child] = event
-            if kind == "pipelines":
-                self._settle(child, event)
-            elif kind == "running":
-                self._running = True
-            elif kind == "failed":
-                failure = failure or _failed(event, child)
-                self._drain_others(child)
+    def _child(self, spec: RunSpec, name: str) -> SparkChild:
+        return SparkChild(spec, name, lambda child, event: self._events.put((child, event)))
+
+    def _step(self) -> None:
+        """Hear one event, or start what is due."""
+        due = [one for one in self._all if one.due is not None]
+        for one in due:
+            if self._stopping or self._failure:
+                one.due, one.over = None, True
+                self._failure = self._failure or one.failure
+            elif time.monotonic() >= (one.due or 0):
+                self._again(one)
+        with contextlib.suppress(Empty):
+            self._hear(*self._events.get(timeout=LISTEN_SECONDS))
+
+    def _hear(self, child: SparkChild, event: Event) -> None:
+        one = next(attempts for attempts in self._all if attempts.child is child)
+        kind = event["event"]
+        if kind == "gone":
+            self._ended(one)
+            return
+        one.last = event
+        if kind == "pipelines":
+            self._settle(one, event)
+        elif kind == "running":
+            self._running = one.ran = True
+        elif kind == "status" and event["epochs"] > one.commits:
+            one.commits, one.failed = event["epochs"], 0
+        self._note(child.name, event)
+        if kind != "failed":
             self._on_event(child.name, event)
-        if failure or self._stopping > 1:
-            raise failure or PipelineFailed(
-                "ENDED_AT_ONCE",
-                "the run was ended without a drain; what came since the last commit is repeated at "
-                "the next start.",
-            )
 
-    def _settle(self, child: SparkChild, event: Event) -> None:
+    def _settle(self, one: Attempts, event: Event) -> None:
         """Tell a child its cluster, and start one for each further pipeline of the file."""
+        child = one.child
+        self._register.rename(child.name, event["chosen"])
         child.name = event["chosen"]
         needed = self._brokers() if event["needs_brokers"] and not self._spec.brokers else ""
         child.tell(self._spec.brokers or needed)
@@ -201,20 +267,80 @@ class Supervisor:
             for name in event["names"][1:]:
                 self._add(self._spec.of(name), name)
 
-    def _drain_others(self, failed: SparkChild) -> None:
-        for child in self._children:
-            if child is not failed:
-                child.drain()
+    def _ended(self, one: Attempts) -> None:
+        """A child is gone: that was all, or it starts again, or the run has failed."""
+        failure = self._failure_of(one)
+        if failure is None:
+            one.over = True
+            self._register.pipeline(one.child.name).enter("ended")
+            return
+        self._register.pipeline(one.child.name).failure = f"{failure.code}: {failure.problem}"
+        one.failed += 1
+        one.failure = failure
+        worth = one.ran and failure.code not in FOR_GOOD and one.failed <= self._restarts
+        if worth and not self._stopping and not self._failure:
+            wait = min(LONGEST_WAIT_SECONDS, 2.0 ** (one.failed - 1))
+            one.due = time.monotonic() + wait
+            self._tell_restart(one, failure, wait)
+            return
+        one.over = True
+        self._failure = self._failure or failure
+        self._register.pipeline(one.child.name).enter("failed")
+        self._on_event(one.child.name, {"event": "note", "text": str(failure)})
+        for other in self._all:
+            if other is not one:
+                other.child.drain()
 
-    def _silent_end(self, child: SparkChild) -> PipelineFailed | None:
-        """Describe a child that went without a word, unless it was told to."""
-        last = self._children[child] or {"event": "nothing"}
-        code = child.wait(END_SECONDS)
-        if last["event"] in ("ended", "failed") or self._stopping > 1:
+    def _tell_restart(self, one: Attempts, failure: PipelineFailed, wait: float) -> None:
+        event = {
+            "event": "restarting",
+            "reason": f"{failure.code}: {failure.problem}",
+            "wait_seconds": wait,
+            "attempt": one.failed,
+            "most": self._restarts,
+        }
+        self._note(one.child.name, event)
+        self._on_event(one.child.name, event)
+
+    def _again(self, one: Attempts) -> None:
+        one.due, one.last = None, {"event": "nothing"}
+        one.restarts += 1
+        one.child.wait()
+        one.child = self._child(self._spec.of(one.child.name), one.child.name)
+        status = self._register.pipeline(one.child.name)
+        status.restarts = one.restarts
+        status.enter("starting")
+
+    def _failure_of(self, one: Attempts) -> PipelineFailed | None:
+        """Describe how a child failed; None where it ended, or was told to."""
+        code = one.child.wait(END_SECONDS)
+        if one.last["event"] == "ended" or self._stopping > 1:
             return None
-        problem = f"the Spark process of pipeline {child.name!r} ended with code {code}."
-        event = {"code": "SPARK_ENDED", "problem": problem, "hint": f"its log is {child.log}."}
-        return _failed(event, child)
+        if one.last["event"] == "failed":
+            return _failed(one.last, one.child)
+        problem = f"the Spark process of pipeline {one.child.name!r} ended with code {code}."
+        hint = f"its log is {one.child.log}."
+        return _failed({"code": "SPARK_ENDED", "problem": problem, "hint": hint}, one.child)
+
+    def _note(self, name: str, event: Event) -> None:
+        """Keep what ``eagre status`` shows."""
+        status = self._register.pipeline(name)
+        match event["event"]:
+            case "running":
+                status.mode, status.checkpoint = event["mode"], event["checkpoint"]
+                status.enter("running")
+            case "status":
+                status.lag, status.written = event["lag"], event["written"]
+                status.commits = event["epochs"]
+            case "stalled":
+                status.enter("stalled", event["reason"])
+            case "flows":
+                status.enter("running")
+            case "draining":
+                status.enter("draining")
+            case "restarting":
+                status.enter("waiting", f"starts again in {event['wait_seconds']:g} s")
+        self._register.write(now=event["event"] != "status")
 
 
 def _failed(event: Event, child: SparkChild) -> PipelineFailed:

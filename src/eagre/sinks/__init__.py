@@ -1,5 +1,5 @@
 """Where the rows of a pipeline go."""
 
-from eagre.sinks.kafka import encode, writer
+from eagre.sinks.kafka import Gate, encode, writer
 
-__all__ = ["encode", "writer"]
+__all__ = ["Gate", "encode", "writer"]

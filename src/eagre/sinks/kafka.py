@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eagre.errors import SettingsError
+from eagre.jvm import gateway
 from eagre.sources import SOURCE, Kafka
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -15,7 +19,39 @@ LATENCY_OPTIONS = {"kafka.linger.ms": "0"}
 """Writer options of the latency profile: a producer that lingers adds its wait to every record."""
 
 
-def writer(rows: DataFrame, sink: Kafka, brokers: str | None = None) -> DataStreamWriter:
+EXACTLY_ONCE_OPTIONS = {
+    "kafka.acks": "all",
+    "kafka.enable.idempotence": "true",
+    "kafka.delivery.timeout.ms": "3600000",
+}
+"""What the proof of exactly once rests on: a write that is given up while its batch is on its way
+could be delivered all the same."""
+
+IDENTITY = "_identity"
+HEADER = "eagre"
+"""The header with a record's identity: PIPELINE INCARNATION TOPIC/PARTITION/OFFSET/ORDINAL TIME."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What stands before the sink of an exactly-once pipeline: made by ``delivery.begin``.
+
+    Attributes:
+        prefix: The pipeline's id and the number of the run.
+        delivered: What earlier runs delivered, in the JVM.
+    """
+
+    prefix: str
+    delivered: object
+
+
+def writer(
+    rows: DataFrame,
+    sink: Kafka,
+    brokers: str | None = None,
+    gate: Gate | None = None,
+    aligned: Sequence[str] = (),
+) -> DataStreamWriter:
     """Prepare the write of a stream to the sink's topic, in update mode, as real time needs it.
 
     >>> query = (  # doctest: +SKIP
@@ -32,6 +68,10 @@ def writer(rows: DataFrame, sink: Kafka, brokers: str | None = None) -> DataStre
     }
     if len(sink.topics) == 1:
         options["topic"] = sink.topics[0]
+    if sink.delivery == "exactly-once":
+        _require_durable(sink)
+        options |= EXACTLY_ONCE_OPTIONS
+        rows = _gated(rows, gate, aligned)
     return encode(rows, sink).writeStream.format("kafka").outputMode("update").options(**options)
 
 
@@ -40,11 +80,49 @@ def encode(rows: DataFrame, sink: Kafka) -> DataFrame:
     columns = {"value": _value(rows, sink)}
     if sink.key:
         columns["key"] = _key(rows, sink.key)
-    if "headers" in rows.columns:
-        columns["headers"] = rows["headers"]
+    headers = _headers(rows)
+    if headers is not None:
+        columns["headers"] = headers
     if len(sink.topics) > 1:
         columns["topic"] = _topic(rows, sink)
     return rows.select(*(column.alias(name) for name, column in columns.items()))
+
+
+def _gated(rows: DataFrame, gate: Gate | None, aligned: Sequence[str]) -> DataFrame:
+    """Give each row its identity, and leave out those delivered before.
+
+    A gate that was not opened refuses the first row: nothing would know what was delivered.
+    """
+    spark = rows.sparkSession
+    rows = gateway.with_origin(rows, aligned)
+    opened = gate or Gate("", gateway.nothing_delivered(spark))
+    identity = gateway.identity_column(spark, rows[SOURCE], opened.prefix, opened.delivered)
+    return rows.withColumn(IDENTITY, identity).where(f"{IDENTITY} IS NOT NULL")
+
+
+def _require_durable(sink: Kafka) -> None:
+    for key, value in EXACTLY_ONCE_OPTIONS.items():
+        stated = sink.options.get(key)
+        if stated is not None and key != "kafka.delivery.timeout.ms" and stated.lower() != value:
+            raise SettingsError(
+                "EXACTLY_ONCE_PRODUCER",
+                f"sink {sink.name!r} asks for exactly once and has {key}={stated}.",
+                hint=f"leave it out: exactly once needs {value}.",
+            )
+
+
+def _headers(rows: DataFrame) -> Column | None:
+    """The row's own headers, and its identity behind them."""
+    from pyspark.sql import functions as F
+
+    own = rows["headers"] if "headers" in rows.columns else None
+    if IDENTITY not in rows.columns:
+        return own
+    added = F.array(F.struct(F.lit(HEADER).alias("key"), rows[IDENTITY].alias("value")))
+    if own is None:
+        return added
+    kept = F.filter(F.coalesce(own, F.array()), lambda header: header["key"] != HEADER)
+    return F.concat(kept, added)
 
 
 def _value(rows: DataFrame, sink: Kafka) -> Column:
@@ -53,7 +131,7 @@ def _value(rows: DataFrame, sink: Kafka) -> Column:
     if sink.format != "json":
         _require(rows, "value", f"a sink of format {sink.format!r} writes the column 'value'")
         return rows["value"].cast("binary" if sink.format == "bytes" else "string")
-    apart = {SOURCE, "headers", *(["topic"] if len(sink.topics) > 1 else [])}
+    apart = {SOURCE, IDENTITY, "headers", *(["topic"] if len(sink.topics) > 1 else [])}
     kept = [rows[f"`{name}`"] for name in rows.columns if name not in apart]
     return F.to_json(F.struct(*kept), {"ignoreNullFields": "false"})
 

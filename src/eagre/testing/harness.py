@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eagre.broker import Topics
+from eagre.delivery import Checkpoint, begin
 from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from eagre.broker.topics import Offsets
     from eagre.pipeline import Pipeline
+    from eagre.sinks import Gate
     from eagre.sources import Kafka, Mode
 
 EPOCH = "2 seconds"
@@ -105,19 +107,31 @@ class Harness:
         inputs = self.topics.ends(t for source in pipeline.sources for t in source.topics)
         outputs = self.topics.ends(pipeline.sink.topics)
         self._write(pipeline, rows)
+        folder = Checkpoint(checkpoint or self._fresh())
         query = pipeline.start(
             self.spark,
-            checkpoint=str(checkpoint or self._fresh()),
+            checkpoint=str(folder.path),
             brokers=self.brokers,
             mode=mode,
             every=None if mode == "available-now" else EPOCH if mode == "real-time" else "0 ms",
             start=inputs,
+            gate=self._gate(pipeline, folder, inputs),
         )
         try:
             self._await_all(query, mode, self.topics.ends(inputs))
         finally:
             query.stop()
         return self._results(pipeline.sink, outputs)
+
+    def _gate(self, pipeline: Pipeline, checkpoint: Checkpoint, start: Offsets) -> Gate | None:
+        if pipeline.sink.delivery != "exactly-once":
+            return None
+        checkpoint.path.mkdir(parents=True, exist_ok=True)
+        position = checkpoint.committed()[1] or start
+        gate, _ = begin(
+            self.spark, pipeline, self.topics, checkpoint, self.brokers, position, lambda _: None
+        )
+        return gate
 
     def _fresh(self) -> Path:
         self._runs += 1

@@ -18,7 +18,20 @@ public final class KafkaMetrics {
     private static final String LAGS =
             "kafka.consumer:type=consumer-fetch-manager-metrics,client-id=*,topic=*,partition=*";
 
+    private static final String ALL = "kafka.consumer:type=consumer-fetch-manager-metrics,client-id=*";
+
     private KafkaMetrics() {}
+
+    /** Records taken by the consumers that are open: it changes as long as any of them reads. */
+    public static long consumed() throws JMException {
+        MBeanServer server = ManagementFactory.getPlatformMBeanServer();
+        double taken = 0;
+        for (ObjectName name : server.queryNames(new ObjectName(ALL), null)) {
+            double one = figure(server, name, "records-consumed-total");
+            taken += Double.isNaN(one) ? 0 : one;
+        }
+        return (long) taken;
+    }
 
     /** Records not yet fetched, by {@code topic/partition}; empty before the first fetch. */
     public static Map<String, Long> lag() throws JMException {
@@ -26,7 +39,7 @@ public final class KafkaMetrics {
         Set<ObjectName> names = server.queryNames(new ObjectName(LAGS), null);
         Map<String, Long> lags = new HashMap<>();
         for (ObjectName name : names) {
-            double lag = lag(server, name);
+            double lag = figure(server, name, "records-lag");
             if (!Double.isNaN(lag)) {
                 String partition = name.getKeyProperty("topic") + "/" + name.getKeyProperty("partition");
                 lags.merge(partition, (long) lag, Math::max);
@@ -36,9 +49,9 @@ public final class KafkaMetrics {
     }
 
     /** A consumer may be closed, or may not have fetched yet, between the two questions. */
-    private static double lag(MBeanServer server, ObjectName name) throws JMException {
+    private static double figure(MBeanServer server, ObjectName name, String figure) throws JMException {
         try {
-            return (Double) server.getAttribute(name, "records-lag");
+            return (Double) server.getAttribute(name, figure);
         } catch (InstanceNotFoundException | AttributeNotFoundException e) {
             return Double.NaN;
         }

@@ -12,15 +12,21 @@ from transforms import schema, transform
 import eagre as eg
 
 job = json.loads(Path(os.environ["EAGRE_BENCH_JOB"]).read_text())
-events = eg.Kafka(job["source"], schema=schema(job["workload"]))
-results = eg.Kafka(job["sink"], key=SEMANTICS[job["workload"]].slot[0])
+variant = os.environ["EAGRE_BENCH_VARIANT"]
+key = SEMANTICS[job["workload"]].slot[0]
+events = eg.Kafka(job["source"], schema=schema(job["workload"]), partitioned_by=key)
+results = eg.Kafka(
+    job["sink"],
+    key=key,
+    delivery="exactly-once" if variant == "exactly-once" else "at-least-once",
+)
 
 
 @eg.pipeline(source=events, sink=results)
 def bench(df: DataFrame) -> DataFrame:
     """Run the workload that the job names."""
     if job["workload"] == "python-map":
-        return eagre_python.python_map(df, os.environ["EAGRE_BENCH_VARIANT"])
+        return eagre_python.python_map(df, variant)
     if job["workload"] == "python-state":
         return eagre_python.python_state(df)
     return transform(df, job["workload"], job["merchants"])

@@ -7,6 +7,7 @@ from eagre.bench.systems.python import Bytewax, PyFlink, Quix
 from eagre.bench.systems.spark import (
     Eagre,
     EagreBatch,
+    EagreExactlyOnce,
     EagreSql,
     SparkDefaults,
     SparkMicroBatch,
@@ -20,6 +21,7 @@ SYSTEMS: dict[str, System] = {
         Eagre(),
         EagreBatch(),
         EagreSql(),
+        EagreExactlyOnce(),
         SparkDefaults(),
         SparkMicroBatch(),
         Flink(),

@@ -82,6 +82,19 @@ class EagreSql(_Scoring):
     missing = "a counterpart in SQL"
 
 
+class EagreExactlyOnce(Eagre):
+    """The same with an exactly-once sink: what the gate and the headers cost is the difference."""
+
+    name = "eagre-exactly-once"
+    title = "Eagre, exactly once"
+    variant = "exactly-once"
+
+    def refusal(self, workload: str) -> str:
+        """Shapes that cannot be replayed are refused by the product itself."""
+        known = ("stateless", "count")
+        return "" if workload in known else f"exactly once is compared on {' and '.join(known)}"
+
+
 class _Plain(System):
     """Spark through PySpark, without Eagre."""
 

@@ -34,7 +34,7 @@ import scala.runtime.AbstractFunction1;
  * {@code mapPartitions} between conversions. Attributes keep their ids and metadata, so that
  * watermarks survive. Written against Spark 4.3.0.
  */
-final class Plans {
+public final class Plans {
     private Plans() {}
 
     /** What a step does with the rows of a partition. */
@@ -109,7 +109,7 @@ final class Plans {
         return alias(value, name, named.exprId(), Option.apply(named.metadata()));
     }
 
-    static Alias alias(Expression value, String name) {
+    public static Alias alias(Expression value, String name) {
         return alias(value, name, NamedExpression$.MODULE$.newExprId(), Option.empty());
     }
 
@@ -124,11 +124,11 @@ final class Plans {
                 CollectionConverters.asScala(List.<String>of()).toList());
     }
 
-    static List<Attribute> attributes(LogicalPlan plan) {
+    public static List<Attribute> attributes(LogicalPlan plan) {
         return new ArrayList<>(CollectionConverters.asJava(plan.output()));
     }
 
-    static <T> Seq<T> sequence(List<T> items) {
+    public static <T> Seq<T> sequence(List<T> items) {
         return CollectionConverters.asScala(items).toVector();
     }
 

@@ -1,0 +1,1 @@
+"""Faults against running pipelines, and a verifier that knows nothing of Eagre."""

@@ -1,0 +1,33 @@
+"""Two pipelines that must deliver exactly once."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import eagre as eg
+
+events = eg.Kafka(
+    "chaos-in", schema="id BIGINT, card STRING, n BIGINT", partitioned_by="card", partitions=2
+)
+
+
+@eg.pipeline(
+    source=events,
+    sink=eg.Kafka(
+        "chaos-stateless", key="card", delivery="exactly-once", fence="in-band", partitions=2
+    ),
+)
+def stateless(df: DataFrame) -> DataFrame:
+    """One result of most rows, two of every third."""
+    copies = F.sequence(F.lit(1), F.when(F.col("id") % 3 == 0, 2).otherwise(1))
+    return df.select("id", "card", "n", F.explode(copies).alias("copy"))
+
+
+@eg.pipeline(
+    source=events,
+    sink=eg.Kafka(
+        "chaos-counts", key="card", delivery="exactly-once", fence="in-band", partitions=2
+    ),
+)
+def counts(df: DataFrame) -> DataFrame:
+    """Running count and sum of each card."""
+    return df.groupBy("card").agg(F.count("*").alias("count"), F.sum("n").alias("total"))

@@ -1,0 +1,210 @@
+"""Rounds of faults over a pipeline, and the report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from .faults import Broker, Faults, Run
+from .load import Load
+from .verify import Verdict, records, verify
+
+HERE = Path(__file__).parent
+PIPELINES = ("stateless", "counts")
+
+
+def campaign(  # noqa: PLR0913  (an option of the command line each)
+    pipeline: str,
+    kinds: list[str],
+    *,
+    seed: int,
+    rate: float,
+    every: str,
+    control: str,
+    folder: Path,
+) -> dict:
+    """Run a pipeline under load through the faults, and verify what came out."""
+    pick = random.Random(seed)
+    shutil.copy(HERE / "app.py", folder / "app.py")
+    env = {**os.environ, "EAGRE_STATE": str(folder / "state")}
+    env.pop("EAGRE_BROKERS", None)
+    env["SPARK_CONF_DIR"] = str(folder)
+    (folder / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\n")
+    if control in ("off", "maximum"):
+        env["EAGRE_DELIVERY_CONTROL"] = control
+    broker = Broker(folder, env)
+    broker.start()
+    run = Run(
+        folder, env, f"app.py:{pipeline}", "--every", every, "--brokers", broker.address,
+        "--from", "earliest", "--checkpoint", "checkpoint", "--restarts", "1000",
+    )  # fmt: skip
+    load = Load(broker.address, "chaos-in", rate, seed)
+    faults = Faults(run, broker, folder / "checkpoint" / pipeline, pick)
+    resumes = []
+    try:
+        run.wait_for("running in real-time", 0)
+        load.start()
+        time.sleep(6)
+        for number, kind in enumerate(kinds, 1):
+            time.sleep(pick.uniform(2, 8))
+            faults.strike(kind)
+            seconds = _resumed(run, broker.address, f"chaos-{pipeline}", faults.struck)
+            resumes.append({"kind": kind, "seconds": seconds, **_phases(run, faults.struck)})
+            print(
+                f"{pipeline} {number}/{len(kinds)} {kind}: resumed after {seconds:.1f} s",
+                flush=True,
+            )
+        if control == "late":
+            _write_late(broker.address, f"chaos-{pipeline}", pick)
+        acknowledged = load.finish()
+        _settle(broker.address, f"chaos-{pipeline}")
+        run.end()
+        verdict = verify(broker.address, pipeline, acknowledged)
+    finally:
+        run.kill("parent", "python", "jvm")
+        run.process.wait(60)
+        broker.stop()
+    return {"pipeline": pipeline, "faults": Counter(kinds), "resumes": resumes, **asdict(verdict)}
+
+
+def _ends(brokers: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": brokers, "group.id": "chaos-look", "log_level": 0})
+    try:
+        partitions = consumer.list_topics(topic, 20).topics[topic].partitions
+        return sum(
+            consumer.get_watermark_offsets(TopicPartition(topic, p), 20)[1] for p in partitions
+        )
+    finally:
+        consumer.close()
+
+
+def _resumed(run: Run, brokers: str, topic: str, begin: float) -> float:
+    """Wait until the output moves again, out of a living JVM; give how long that took."""
+    deadline = time.monotonic() + 180
+    known, moves = None, 0
+    while time.monotonic() < deadline:
+        if run.process.poll() is not None:
+            raise SystemExit("the run ended by itself:\n" + "\n".join(t for _, t in run.said[-10:]))
+        try:
+            now = _ends(brokers, topic)
+        except Exception:  # noqa: BLE001  (the broker may be away)
+            time.sleep(0.1)
+            continue
+        moves = moves + 1 if known is not None and now > known else 0
+        known = now
+        if moves >= 2 and "jvm" in run.parts():
+            return time.monotonic() - begin
+        time.sleep(0.1)
+    raise SystemExit("the run did not resume within 180 s")
+
+
+def _phases(run: Run, begin: float) -> dict[str, float]:
+    """When the new child began, fenced and ran, in seconds after the fault."""
+    words = {"spark": "starting Spark", "fence": "fencing off", "running": "running in real-time"}
+    found = {}
+    for name, word in words.items():
+        times = [at - begin for at, line in list(run.said) if at >= begin and word in line]
+        if times:
+            found[name] = round(times[-1], 2)
+    return found
+
+
+def _settle(brokers: str, topic: str) -> None:
+    """Wait until the output stands still: everything has come out."""
+    since, known = time.monotonic(), -1
+    while time.monotonic() - since < 15:
+        now = _ends(brokers, topic)
+        if now != known:
+            since, known = time.monotonic(), now
+        time.sleep(0.5)
+
+
+def _write_late(brokers: str, topic: str, pick: random.Random) -> None:
+    """Write again what a dead run wrote: as if a paused broker had let it through."""
+    found = records(brokers, topic)
+    newest = max(int(v.split()[1]) for _, _, h, _ in found for k, v in h if k == "eagre")
+    old = [r for r in found for k, v in r[2] if k == "eagre" and int(v.split()[1]) < newest]
+    producer = Producer({"bootstrap.servers": brokers})
+    for partition, _, headers, value in pick.sample(old, min(20, len(old))):
+        producer.produce(topic, value, partition=partition, headers=headers)
+    producer.flush(30)
+
+
+def chosen(rounds: int, seed: int) -> list[str]:
+    """Every kind in turn, in an order of the seed's."""
+    pick = random.Random(seed)
+    kinds: list[str] = []
+    while len(kinds) < rounds:
+        block = list(Faults.KINDS)
+        pick.shuffle(block)
+        kinds += block
+    return kinds[:rounds]
+
+
+def main() -> None:
+    """Run the campaigns of all pipelines, print and write the report."""
+    parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20, help="faults for each pipeline")
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
+    parser.add_argument("--rate", type=float, default=300)
+    parser.add_argument("--every", default="10 seconds")
+    parser.add_argument("--control", choices=("none", "off", "maximum", "late"), default="none")
+    parser.add_argument("--pipeline", choices=PIPELINES, action="append")
+    parser.add_argument("--kinds", help="these faults, with commas, instead of all in turn")
+    parser.add_argument("--out", type=Path, help="where the report goes as JSON")
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    kinds = options.kinds.split(",") if options.kinds else chosen(options.rounds, options.seed)
+    results = []
+    for pipeline in options.pipeline or PIPELINES:
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            results.append(
+                campaign(
+                    pipeline,
+                    kinds,
+                    seed=options.seed,
+                    rate=options.rate,
+                    every=options.every,
+                    control=options.control,
+                    folder=Path(folder),
+                )
+            )
+        print(summary(results[-1]), flush=True)
+    if options.out:
+        options.out.write_text(json.dumps({"seed": options.seed, "results": results}, indent=2))
+    clean = all(Verdict(**_figures(result)).clean for result in results)
+    raise SystemExit(0 if clean == (options.control in ("none", "late")) else 1)
+
+
+def _figures(result: dict) -> dict:
+    return {name: result[name] for name in Verdict.__dataclass_fields__}
+
+
+def summary(result: dict) -> str:
+    """Say in a few lines what a campaign found."""
+    times = sorted(one["seconds"] for one in result["resumes"])
+    p95 = times[min(len(times) - 1, int(len(times) * 0.95))] if times else 0
+    median = statistics.median(times) if times else 0
+    return (
+        f"{result['pipeline']}: {result['checked']:,} results checked, "
+        f"{sum(result['faults'].values())} faults, {result['lost']} lost, "
+        f"{result['repeated']} repeated ({result['repeated_plain']} for a plain reader), "
+        f"{result['wrong']} wrong, {result['disordered']} keys out of order, "
+        f"{result['void']} shut out by fences; resumed after {median:.1f} s (p95 {p95:.1f} s)"
+        + "".join(f"\n  {example}" for example in result["examples"][:6])
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""What is done to the processes of a run and to the broker, by their ids."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    import random
+
+EAGRE = Path(sys.executable).parent / "eagre"
+
+
+class Broker:
+    """The embedded broker in the background, which can be killed, paused and started again."""
+
+    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+        self._folder, self._env = folder, env
+        self._port = 0
+        self.address = ""
+
+    def start(self) -> None:
+        """Start it, on the port it had."""
+        command = [EAGRE, "broker", "start", "--port", str(self._port), "--data", "broker"]
+        done = subprocess.run(
+            command, cwd=self._folder, env=self._env, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise SystemExit(f"the broker does not start: {done.stderr}")
+        self.address = done.stdout.strip()
+        self._port = int(self.address.rsplit(":", 1)[1])
+
+    def signal(self, sign: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process().send_signal(sign)
+
+    def stop(self) -> None:
+        """End it."""
+        process = self._process()
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        process.wait(60)
+
+    def _process(self) -> psutil.Process:
+        for process in psutil.process_iter(["cmdline"]):
+            words = " ".join(process.info["cmdline"] or [])
+            if "java" in words and str(self._folder / "broker") in words:
+                return process
+        raise SystemExit("the broker is not running")
+
+
+class Run:
+    """One ``eagre run``, started again when it ends; what it says is kept with the time."""
+
+    def __init__(self, folder: Path, env: dict[str, str], *args: str) -> None:
+        self._folder, self._env, self._args = folder, env, args
+        self.said: list[tuple[float, str]] = []
+        self._log = (folder / "run.log").open("a")
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [EAGRE, "run", *self._args],
+            cwd=self._folder,
+            env=self._env,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        threading.Thread(target=self._listen, args=(process,), daemon=True).start()
+        return process
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        for line in process.stderr or ():
+            self.said.append((time.monotonic(), line.rstrip()))
+            self._log.write(line)
+            self._log.flush()
+
+    def again(self) -> None:
+        """Start it anew, as a service manager would."""
+        self.process.wait(60)
+        self.process = self._start()
+
+    def wait_for(self, word: str, since: float, timeout: float = 120) -> float:
+        """Wait until it says something after a moment; give when it did."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            for at, line in list(self.said):
+                if at >= since and word in line:
+                    return at
+            time.sleep(0.005)
+        tail = "\n".join(line for _, line in self.said[-15:])
+        raise SystemExit(f"the run never said {word!r}:\n{tail}")
+
+    def parts(self) -> dict[str, psutil.Process]:
+        """The parent, the Python child, and the JVM, as far as they live."""
+        found = {}
+        try:
+            parent = psutil.Process(self.process.pid)
+            found["parent"] = parent
+            for process in parent.children(recursive=True):
+                words = " ".join(process.cmdline())
+                if "eagre.runtime.child" in words:
+                    found["python"] = process
+                elif "java" in words and "SparkSubmit" in words:
+                    found["jvm"] = process
+        except psutil.NoSuchProcess:
+            pass
+        return found
+
+    def kill(self, *names: str) -> None:
+        """Kill parts of it, all in one moment."""
+        parts = self.parts()
+        for name in names:
+            if name in parts:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(parts[name].pid, signal.SIGKILL)
+
+    def end(self, timeout: float = 120) -> int:
+        """Drain it."""
+        self.process.terminate()
+        return self.process.wait(timeout)
+
+
+class Faults:
+    """The kinds of faults; each leaves the run on its way back."""
+
+    def __init__(self, run: Run, broker: Broker, checkpoint: Path, pick: random.Random) -> None:
+        self._run, self._broker, self._checkpoint, self._pick = run, broker, checkpoint, pick
+        self.struck = 0.0
+
+    KINDS = (
+        "jvm",
+        "python",
+        "group",
+        "broker_killed",
+        "broker_paused",
+        "paused_and_group",
+        "offsets_written",
+        "commit_written",
+        "while_fencing",
+        "while_scanning",
+        "while_recovering",
+        "stop_and_start",
+    )
+
+    def strike(self, kind: str) -> None:
+        """Do it; ``struck`` is then the moment of the last blow."""
+        self.struck = time.monotonic()
+        getattr(self, f"_{kind}")()
+
+    def _jvm(self) -> None:
+        self._run.kill("jvm")
+
+    def _python(self) -> None:
+        self._run.kill("python")
+
+    def _group(self) -> None:
+        self._run.kill("parent", "python", "jvm")
+        self._run.again()
+
+    def _broker_killed(self) -> None:
+        self._broker.signal(signal.SIGKILL)
+        time.sleep(self._pick.uniform(0.5, 3))
+        self._broker.start()
+
+    def _broker_paused(self) -> None:
+        self._broker.signal(signal.SIGSTOP)
+        time.sleep(self._pick.uniform(1, 6))
+        self._broker.signal(signal.SIGCONT)
+
+    def _paused_and_group(self) -> None:
+        """What the dead process had sent is appended when the broker wakes."""
+        self._broker.signal(signal.SIGSTOP)
+        time.sleep(self._pick.uniform(0.2, 1))
+        self._run.kill("parent", "python", "jvm")
+        self._run.again()
+        time.sleep(self._pick.uniform(0, 4))
+        self._broker.signal(signal.SIGCONT)
+
+    def _offsets_written(self) -> None:
+        batch = self._newest("commits") + 1
+        self._await_file("offsets", batch)
+        self._blow("jvm")
+
+    def _commit_written(self) -> None:
+        self._await_file("commits", self._newest("commits") + 1)
+        self._blow("jvm")
+
+    def _while_fencing(self) -> None:
+        self._interrupted("fencing off the run before")
+
+    def _while_scanning(self) -> None:
+        self._interrupted("of the output for what was delivered")
+
+    def _while_recovering(self) -> None:
+        begin = time.monotonic()
+        self._run.kill("jvm")
+        self._run.wait_for("starting Spark", begin)
+        time.sleep(self._pick.uniform(0, 10))
+        self._blow("jvm", "python")
+
+    def _stop_and_start(self) -> None:
+        self._run.end()
+        self.struck = time.monotonic()
+        self._run.again()
+
+    def _interrupted(self, word: str) -> None:
+        begin = time.monotonic()
+        self._run.kill("jvm")
+        self._run.wait_for(word, begin)
+        self._blow("jvm")
+
+    def _blow(self, *names: str) -> None:
+        self.struck = time.monotonic()
+        self._run.kill(*names)
+
+    def _newest(self, log: str) -> int:
+        names = [p.name for p in (self._checkpoint / log).glob("*")]
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def _await_file(self, log: str, batch: int, timeout: float = 60) -> None:
+        path, deadline = self._checkpoint / log / str(batch), time.monotonic() + timeout
+        while not path.exists() and time.monotonic() < deadline:
+            time.sleep(0.0005)

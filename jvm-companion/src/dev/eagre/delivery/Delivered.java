@@ -1,0 +1,108 @@
+package dev.eagre.delivery;
+
+import java.io.Externalizable;
+import java.io.IOException;
+import java.io.ObjectInput;
+import java.io.ObjectOutput;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.roaringbitmap.longlong.Roaring64Bitmap;
+
+/**
+ * The identities found in the output: for each source partition and ordinal the exact set of offsets.
+ * Never the highest alone: a batch that expired and a row of several results leave holes.
+ */
+public final class Delivered implements Externalizable {
+    private final Map<String, Map<Integer, List<Roaring64Bitmap>>> positions = new HashMap<>();
+
+    /** For deserialization, and for a run that has nothing before it. */
+    public Delivered() {}
+
+    boolean contains(String topic, int partition, long offset, int ordinal) {
+        if (positions.isEmpty()) return false;
+        Map<Integer, List<Roaring64Bitmap>> partitions = positions.get(topic);
+        List<Roaring64Bitmap> ordinals = partitions == null ? null : partitions.get(partition);
+        return ordinals != null && ordinal < ordinals.size() && ordinals.get(ordinal).contains(offset);
+    }
+
+    /** Adds an identity; gives whether it was new. */
+    boolean add(String topic, int partition, long offset, int ordinal) {
+        List<Roaring64Bitmap> ordinals = positions
+                .computeIfAbsent(topic, t -> new HashMap<>())
+                .computeIfAbsent(partition, p -> new ArrayList<>());
+        while (ordinals.size() <= ordinal) ordinals.add(new Roaring64Bitmap());
+        Roaring64Bitmap set = ordinals.get(ordinal);
+        boolean fresh = !set.contains(offset);
+        set.addLong(offset);
+        return fresh;
+    }
+
+    Delivered merge(Delivered other) {
+        other.positions.forEach((topic, partitions) -> partitions.forEach((partition, ordinals) -> {
+            List<Roaring64Bitmap> mine = positions
+                    .computeIfAbsent(topic, t -> new HashMap<>())
+                    .computeIfAbsent(partition, p -> new ArrayList<>());
+            for (int i = 0; i < ordinals.size(); i++) {
+                if (i < mine.size()) mine.get(i).or(ordinals.get(i));
+                else mine.add(ordinals.get(i));
+            }
+        }));
+        return this;
+    }
+
+    /** How many there are. */
+    public long size() {
+        return positions.values().stream()
+                .flatMap(partitions -> partitions.values().stream())
+                .flatMap(List::stream)
+                .mapToLong(Roaring64Bitmap::getLongCardinality)
+                .sum();
+    }
+
+    /**
+     * A control for the tests of exactly once, which must find it at fault: all up to the highest
+     * position of each source partition.
+     */
+    Delivered upToTheHighest() {
+        positions.values().forEach(partitions -> partitions.values().forEach(ordinals -> ordinals.forEach(set -> {
+            if (!set.isEmpty()) set.addRange(set.first(), set.last() + 1);
+        })));
+        return this;
+    }
+
+    @Override
+    public void writeExternal(ObjectOutput out) throws IOException {
+        out.writeInt(positions.size());
+        for (Map.Entry<String, Map<Integer, List<Roaring64Bitmap>>> topic : positions.entrySet()) {
+            out.writeUTF(topic.getKey());
+            out.writeInt(topic.getValue().size());
+            for (Map.Entry<Integer, List<Roaring64Bitmap>> partition : topic.getValue().entrySet()) {
+                out.writeInt(partition.getKey());
+                out.writeInt(partition.getValue().size());
+                for (Roaring64Bitmap set : partition.getValue()) {
+                    set.runOptimize();
+                    set.serialize(out);
+                }
+            }
+        }
+    }
+
+    @Override
+    public void readExternal(ObjectInput in) throws IOException {
+        for (int topics = in.readInt(); topics > 0; topics--) {
+            Map<Integer, List<Roaring64Bitmap>> partitions = new HashMap<>();
+            positions.put(in.readUTF(), partitions);
+            for (int count = in.readInt(); count > 0; count--) {
+                List<Roaring64Bitmap> ordinals = new ArrayList<>();
+                partitions.put(in.readInt(), ordinals);
+                for (int sets = in.readInt(); sets > 0; sets--) {
+                    Roaring64Bitmap set = new Roaring64Bitmap();
+                    set.deserialize(in);
+                    ordinals.add(set);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+"""What exactly once keeps beside a checkpoint: who wrote, and how far the output had come when."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from eagre.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eagre.broker.topics import Offsets
+
+LEDGER = "eagre-delivery.json"
+KEPT = 8
+"""Marks kept: two would do if every epoch got one."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far the output had come at a moment.
+
+    Attributes:
+        after: Every result of a batch after the one that follows this batch lies behind the mark.
+        incarnation: The run that was writing then.
+        ends: The output's end offsets.
+    """
+
+    after: int
+    incarnation: int
+    ends: Offsets
+
+
+@dataclass
+class Ledger:
+    """The file; written whole, so that a kill leaves the old one or the new one.
+
+    Attributes:
+        path: Where it is.
+        id: Names this checkpoint's results among others in the same topic.
+        incarnation: The number of the run that writes, or wrote last.
+        marks: The latest, in their order.
+    """
+
+    path: Path
+    id: str = field(default_factory=lambda: secrets.token_hex(4))
+    incarnation: int = 0
+    marks: list[Mark] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, folder: Path) -> Ledger:
+        """Read a checkpoint's ledger, or begin one.
+
+        Raises:
+            CheckpointError: It is there and cannot be read.
+        """
+        path = folder / LEDGER
+        if not path.exists():
+            return cls(path)
+        try:
+            entries = json.loads(path.read_text())
+            marks = [
+                Mark(m["after"], m["incarnation"], _offsets(m["ends"])) for m in entries["marks"]
+            ]
+            return cls(path, str(entries["id"]), int(entries["incarnation"]), marks)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(
+                "LEDGER_BROKEN",
+                f"{path} cannot be read ({error}); what was delivered since the last commit is not "
+                "known.",
+                hint="restore it from a copy. Without it, remove the file: the next run repeats "
+                "once what came since the last commit.",
+            ) from None
+
+    @property
+    def begun(self) -> bool:
+        """Whether a run has written with it before."""
+        return self.incarnation > 0
+
+    def begin(self) -> None:
+        """Count a new run, before it writes anything."""
+        self.incarnation += 1
+        self.write()
+
+    def mark(self, after: int, ends: Offsets) -> None:
+        """Write down how far the output has come."""
+        kept = [mark for mark in self.marks if mark.after < after]
+        self.marks = [*kept, Mark(after, self.incarnation, ends)][-KEPT:]
+        self.write()
+
+    def before(self, committed: int) -> Mark | None:
+        """Give the latest mark behind which all results since a committed batch lie."""
+        return max(
+            (mark for mark in self.marks if mark.after < committed),
+            key=lambda mark: mark.after,
+            default=None,
+        )
+
+    def write(self) -> None:
+        """Write the file, and make sure that it is on the disk."""
+        part = self.path.with_name(f".{LEDGER}.part")
+        entries = {
+            "id": self.id,
+            "incarnation": self.incarnation,
+            "marks": [asdict(mark) for mark in self.marks],
+        }
+        with part.open("w") as file:
+            json.dump(entries, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.path)
+
+
+def _offsets(parsed: dict[str, dict[str, int]]) -> Offsets:
+    return {t: {int(p): int(o) for p, o in partitions.items()} for t, partitions in parsed.items()}

@@ -1,0 +1,237 @@
+"""Exactly once: which shapes, what a record carries, and that a replay repeats nothing."""
+
+import json
+import re
+
+import pytest
+from pyspark.sql import functions as F
+
+import eagre as eg
+from eagre.delivery import Checkpoint, Ledger
+from eagre.errors import CheckpointError, SettingsError
+from eagre.reader import Fences
+from eagre.testing.harness import Record
+
+SCHEMA = "id BIGINT, card STRING, n BIGINT"
+
+
+def pipeline(name, function, *, source=None, partitioned_by=(), **sink):
+    first = eg.Kafka(f"{name}-in", schema=SCHEMA, partitioned_by=partitioned_by, partitions=2)
+    return eg.pipeline(
+        source=source or first,
+        sink=eg.Kafka(f"{name}-out", delivery="exactly-once", **sink),
+        name=name.replace("-", "_"),
+    )(function)
+
+
+def rows(count, cards=3):
+    return [
+        Record({"id": i, "card": f"c{i % cards}", "n": i}, key=f"c{i % cards}")
+        for i in range(count)
+    ]
+
+
+def identities(harness, topic):
+    ends = harness.topics.ends([topic])[topic]
+    found = harness.records(topic, dict.fromkeys(ends, 0))
+    headers = [dict(record.headers() or ()) for record in found]
+    return [h["eagre"].decode().split() for h in headers if "eagre" in h]
+
+
+CARRIED = {
+    "select": lambda df: df.select("id"),
+    "filter": lambda df: df.where("n % 2 = 0").select("id", "n"),
+    "expression": lambda df: df.select((F.col("n") * 2).alias("m")),
+    "explode": lambda df: df.select("id", F.explode(F.array(F.lit(1), F.lit(2))).alias("copy")),
+    "python": lambda df: df.select(eg.udf(lambda n: n + 1, "bigint")("n").alias("m")),
+}
+
+
+@pytest.mark.parametrize("shape", CARRIED)
+def test_the_origin_is_carried_to_the_header(eagre_harness, run_in_both_modes, shape):
+    one = pipeline(f"carried-{shape}", CARRIED[shape])
+    sent = rows(20)
+    found = run_in_both_modes(one, sent)
+    told = identities(eagre_harness, one.sink.name)
+    assert len(found) > 0
+    positions = [words[2] for words in told]
+    assert len(set(positions)) == len(positions)
+    assert all(re.fullmatch(rf"{one.sources[0].name}/[01]/\d+/[01]", p) for p in positions)
+    assert all(int(words[3]) > 1_700_000_000_000 for words in told)
+    assert {p.rsplit("/", 1)[1] for p in positions} == ({"0", "1"} if shape == "explode" else {"0"})
+
+
+def test_keyed_state_has_the_position_of_its_latest_row(eagre_harness, run_pipeline):
+    one = pipeline(
+        "keyed",
+        lambda df: df.groupBy("card").agg(F.count("*").alias("count")),
+        partitioned_by="card",
+        key="card",
+    )
+    found = run_pipeline(one, rows(30))
+    assert sorted(row["count"] for row in found if row["card"] == "c0") == list(range(1, 11))
+    positions = [words[2] for words in identities(eagre_harness, "keyed-out")]
+    assert len(set(positions)) == len(positions) == 30
+
+
+def test_keys_that_are_not_aligned_fail(run_pipeline):
+    one = pipeline("spread", lambda df: df.groupBy("card").agg(F.count("*")), partitioned_by="card")
+    spread = [Record({"id": i, "card": "c", "n": i}, partition=i % 2) for i in range(4)]
+    with pytest.raises(Exception, match="KEY_NOT_ALIGNED"):
+        run_pipeline(one, spread)
+
+
+def other(df):
+    return df.sparkSession.createDataFrame([("c0", 1)], "card STRING, limit INT")
+
+
+REFUSED = {
+    "state that is not declared aligned": (
+        lambda df: df.groupBy("card").count(),
+        "partitioned_by",
+    ),
+    "state by another key": (
+        lambda df: df.groupBy((F.col("n") % 2).alias("odd")).count(),
+        "partitioned_by",
+    ),
+    "explode before state": (
+        lambda df: (
+            df.select("card", F.explode(F.array("n", "id")).alias("n")).groupBy("card").count()
+        ),
+        "explode after the shuffle",
+    ),
+    "two shuffles": (
+        lambda df: df.repartition(2, "n").groupBy("card").count(),
+        "a topic of its own",
+    ),
+    "a watermark under state": (
+        lambda df: (
+            df.withColumn("at", F.timestamp_millis("n"))
+            .withWatermark("at", "1 second")
+            .groupBy("card", F.window("at", "1 minute"))
+            .count()
+        ),
+        "database sink",
+    ),
+    "all columns as the key": (lambda df: df.select("card").dropDuplicates(), "name the columns"),
+}
+
+
+@pytest.mark.parametrize("shape", REFUSED)
+def test_shapes_that_cannot_be_replayed_are_refused(eagre_spark, tmp_path, shape):
+    function, way_out = REFUSED[shape]
+    declared = () if "not declared" in shape else "card"
+    one = pipeline("refused", function, partitioned_by=declared)
+    with pytest.raises(SettingsError, match="EXACTLY_ONCE_SHAPE") as refused:
+        one.writer(eagre_spark, checkpoint=str(tmp_path), brokers="127.0.0.1:1")
+    assert way_out in refused.value.hint
+
+
+def test_other_topics_beside_state_are_refused(eagre_spark, tmp_path):
+    left, right = (eg.Kafka(f"{t}-in", schema=SCHEMA, partitioned_by="card") for t in ("l", "r"))
+    one = pipeline("both", lambda a, b: a.union(b).groupBy("card").count(), source=[left, right])
+    with pytest.raises(SettingsError, match="several topics"):
+        one.writer(eagre_spark, checkpoint=str(tmp_path), brokers="127.0.0.1:1")
+
+
+def test_a_union_and_a_table_are_carried(eagre_harness, run_pipeline, eagre_spark):
+    left, right = (eg.Kafka(f"{t}-union", schema=SCHEMA) for t in ("l", "r"))
+
+    def joined(a, b):
+        limits = eagre_spark.createDataFrame([("c0", 1), ("c1", 2)], "card STRING, most INT")
+        return (
+            a.select("id", "card").union(b.select("id", "card")).join(F.broadcast(limits), "card")
+        )
+
+    one = pipeline("union", joined, source=[left, right])
+    found = run_pipeline(one, {"l-union": rows(9), "r-union": rows(9)})
+    assert len(found) == 12
+    positions = {words[2] for words in identities(eagre_harness, "union-out")}
+    assert len(positions) == 12
+    assert {p.split("/")[0] for p in positions} == {"l-union", "r-union"}
+
+
+@pytest.mark.parametrize("fence", [None, "in-band"])
+def test_a_replay_repeats_nothing(eagre_harness, run_pipeline, tmp_path, fence):
+    """An epoch whose commit was lost is read again, as after a kill; and what is new comes out."""
+    name = f"replay-{fence}"
+    one = pipeline(name, lambda df: df.select("id", "n"), fence=fence)
+    folder = tmp_path / "c"
+    first = run_pipeline(one, rows(10), checkpoint=folder)
+    assert len(first) == 10
+    _forget_last_commit(folder)
+    second = run_pipeline(one, rows(3), checkpoint=folder)
+    fences = 2 if fence else 0
+    told = [row for row in second if "eagre" not in row]
+    assert [row["id"] for row in told] == [0, 1, 2]
+    assert len(second) - len(told) in (0, fences // 2, fences)
+    ledger = Ledger.read(folder)
+    assert ledger.incarnation == 2
+    topic = one.sink.name
+    found = eagre_harness.records(
+        topic, dict.fromkeys(eagre_harness.topics.ends([topic])[topic], 0)
+    )
+    judge = Fences()
+    admitted = [r for r in found if judge.admit(r.topic(), r.partition(), r.headers())]
+    assert len(admitted) == 13
+    late = admitted[0]
+    assert judge.admit(late.topic(), late.partition(), late.headers()) == (fence is None and False)
+
+
+def _forget_last_commit(folder):
+    batch = max(int(p.name) for p in (folder / "commits").iterdir() if p.name.isdigit())
+    for log in ("commits", "offsets"):
+        for path in (folder / log).glob(f"*{batch}*"):
+            path.unlink()
+
+
+def test_without_its_gate_a_query_fails(eagre_spark, eagre_broker, eagre_harness, tmp_path):
+    one = pipeline("ungated", lambda df: df)
+    eagre_harness._make_topics(one)  # noqa: SLF001
+    eagre_harness._write(one, rows(2))  # noqa: SLF001
+    query = one.start(
+        eagre_spark,
+        checkpoint=str(tmp_path),
+        brokers=eagre_broker.address,
+        mode="available-now",
+        start=eagre_harness.topics.begins(["ungated-in"]),
+    )
+    with pytest.raises(Exception, match="EXACTLY_ONCE_UNOPENED"):
+        query.awaitTermination(60)
+
+
+def test_a_producer_that_cannot_keep_it_is_refused(eagre_spark, tmp_path):
+    one = pipeline("acks", lambda df: df, options={"kafka.acks": "1"})
+    with pytest.raises(SettingsError, match=r"EXACTLY_ONCE_PRODUCER.*kafka.acks=1"):
+        one.writer(eagre_spark, checkpoint=str(tmp_path), brokers="127.0.0.1:1")
+
+
+def test_marks_lie_before_what_is_replayed(tmp_path):
+    ledger = Ledger.read(tmp_path)
+    ledger.begin()
+    ledger.mark(-2, {"t": {0: 5}})
+    assert ledger.before(-1).ends == {"t": {0: 5}}
+    for batch in range(20):
+        ledger.mark(batch, {"t": {0: 10 + batch}})
+    again = Ledger.read(tmp_path)
+    assert again.before(19).after == 18
+    assert again.before(19).ends == {"t": {0: 28}}
+    assert len(again.marks) == 8
+
+
+def test_a_broken_ledger_is_told(tmp_path):
+    (tmp_path / "eagre-delivery.json").write_text("{")
+    with pytest.raises(CheckpointError, match="LEDGER_BROKEN"):
+        Ledger.read(tmp_path)
+
+
+def test_a_lock_is_seen_from_outside(eagre_spark, tmp_path):
+    from eagre.jvm import gateway
+
+    checkpoint = Checkpoint(tmp_path)
+    (tmp_path / "metadata").write_text(json.dumps({}))
+    assert not checkpoint.in_use
+    assert gateway.lock(eagre_spark, checkpoint.lock_file, 1)
+    assert checkpoint.in_use
+    with pytest.raises(CheckpointError, match="CHECKPOINT_IN_USE"):
+        checkpoint.reset()

@@ -1,0 +1,191 @@
+"""Supervision from outside: restarts, one run for a checkpoint, status, stop, the watchdog."""
+
+import json
+import shutil
+import signal
+
+import pytest
+
+from conftest import processes_of
+from eagre.broker import Topics
+from eagre.errors import PipelineFailed
+from eagre.runtime.watchdog import GIVE_UP_SECONDS, STALL_SECONDS, Watchdog
+from eagre.waiting import wait_until
+from test_run import APP, produce, run, written  # noqa: F401  (run is a fixture)
+
+BODY = 'where("n >= 0")'
+
+
+def status(cli):
+    told = json.loads(cli.ok("status", "--json", "-").stdout)
+    return {name: one for each in told["runs"] for name, one in each["pipelines"].items()}
+
+
+def jvm_of(cli):
+    return next(
+        p for p in processes_of(cli.folder) if "org.apache.spark.deploy.SparkSubmit" in p.cmdline()
+    )
+
+
+def test_a_killed_jvm_is_started_again_and_nothing_is_lost(cli, run, eagre_broker):  # noqa: F811
+    at = eagre_broker.address
+    app = cli.app(APP.format(name="again", body=BODY))
+    one = run(app, "--brokers", at, "--every", "5 seconds", "--from", "earliest")
+    one.wait_for("running in real-time")
+    produce(at, "again-in", [{"card": "c", "n": n} for n in range(10)])
+    wait_until(lambda: written(at, "again-out") >= 10, 30, "nothing came out")
+    wait_until(lambda: status(cli)["again"]["commits"] > 1, 30, "nothing was committed")
+    jvm_of(cli).kill()
+    one.wait_for("Starting again in 1 s (1 of 10)")
+    produce(at, "again-in", [{"card": "c", "n": n} for n in range(10, 15)])
+    wait_until(lambda: written(at, "again-out") >= 15, 60, "it did not go on")
+    shown = status(cli)["again"]
+    assert (shown["restarts"], shown["mode"]) == (1, "real-time")
+    assert shown["failure"]
+    told = cli.ok("status").stdout
+    assert "again" in told
+    assert "last failure" in told
+    cli.ok("stop", "again")
+    assert one.process.wait(30) == 0
+    assert one.has("again: drained")
+    assert cli.ok("status").stdout.strip() == "no pipeline is running"
+    assert processes_of(cli.folder) == []
+
+
+def test_what_fails_again_and_again_is_given_up(cli, run, eagre_broker):  # noqa: F811
+    at = eagre_broker.address
+    body = "where(F.when(F.col('n') < 0, F.raise_error('no such amount')).otherwise(True))"
+    app = cli.app(APP.format(name="hopeless", body=body))
+    one = run(app, "--brokers", at, "--from", "earliest", "--restarts", "1", "--every", "1 minute")
+    one.wait_for("running in real-time")
+    produce(at, "hopeless-in", [{"card": "c", "n": -1}])
+    one.wait_for("no such amount Starting again in 1 s (1 of 1)")
+    assert one.process.wait(90) == 1
+    assert one.has("QUERY_FAILED: pipeline 'hopeless' failed: no such amount")
+
+
+def test_of_two_starters_the_second_is_refused(cli, run, eagre_broker):  # noqa: F811
+    at = eagre_broker.address
+    app = cli.app(APP.format(name="twice", body=BODY))
+    first = run(app, "--brokers", at, "--every", "5 seconds")
+    first.wait_for("running in real-time")
+    before = written(at, "twice-out")
+    second = cli("run", app, "--brokers", at, "--every", "5 seconds")
+    assert second.returncode == 1
+    assert "CHECKPOINT_IN_USE" in second.stderr
+    assert written(at, "twice-out") == before
+    assert first.process.poll() is None
+    done = cli("checkpoint", "reset", "twice", "--yes")
+    assert done.returncode == 1
+    assert "CHECKPOINT_IN_USE" in done.stderr
+    assert first.end() == 0
+
+
+def test_stop_of_what_does_not_run(cli):
+    done = cli("stop", "nobody")
+    assert done.returncode == 1
+    assert "PIPELINE_NOT_RUNNING" in done.stderr
+
+
+def test_a_deleted_topic_ends_the_run_with_its_reason(cli, run, eagre_broker):  # noqa: F811
+    at = eagre_broker.address
+    app = cli.app(APP.format(name="deleted", body=BODY))
+    one = run(app, "--brokers", at, "--every", "1 minute")
+    one.wait_for("running in real-time")
+    Topics(at).delete(["deleted-in"])
+    assert one.process.wait(60) == 1
+    assert any("TOPIC_REPLACED" in line or "UNKNOWN_TOPIC" in line for line in one.said), one.said
+
+
+class Events:
+    def __init__(self):
+        self.told = []
+
+    def __call__(self, event, **data):
+        self.told.append((event, data))
+
+
+@pytest.fixture
+def watchdog(eagre_broker):
+    topics = Topics(eagre_broker.address)
+    if "watched" not in topics.names():
+        topics.create("watched", 2)
+    one = topics.describe(["watched"])["watched"]
+    now = [1000.0]
+    dog = Watchdog(topics, {"watched": (one.id, 1)}, Events(), lambda: now[0])
+    dog.now = now
+    return dog
+
+
+def test_the_watchdog_tells_stalls_and_their_end(watchdog):
+    tell = watchdog.tell
+    watchdog.look(5, 100, 50, {})
+    watchdog.now[0] += STALL_SECONDS + 1
+    watchdog.look(900, 100, 50, {})
+    assert [e for e, _ in tell.told if e != "note"] == ["stalled"]
+    watchdog.look(700, 101, 60, {})
+    assert [e for e, _ in tell.told if e != "note"] == ["stalled", "flows"]
+    watchdog.now[0] += STALL_SECONDS + 1
+    watchdog.look(700, None, 60, {})
+    assert "no Kafka broker answers" in tell.told[-1][1]["reason"]
+    watchdog.now[0] += GIVE_UP_SECONDS + 1
+    watchdog.look(700, None, 60, {})
+    with pytest.raises(PipelineFailed, match="STALLED"):
+        watchdog.look(700, 101, 60, {})
+
+
+def test_an_idle_pipeline_and_one_that_writes_nothing_are_not_stalled(watchdog):
+    for _ in range(100):
+        watchdog.now[0] += 1
+        watchdog.look(0, 100, 50, {})
+    for second in range(100):
+        watchdog.now[0] += 1
+        watchdog.look(20, 100, 50 + second, {})
+    assert all(event == "note" for event, _ in watchdog.tell.told)
+
+
+def test_the_watchdog_tells_of_new_and_unread_partitions(watchdog, eagre_broker):
+    produce(eagre_broker.address, "watched", [{"n": n} for n in range(50)])
+    watchdog.now[0] += 10
+    watchdog.look(0, 1, 1, {("another", 0): 0})
+    notes = [data["text"] for event, data in watchdog.tell.told if event == "note"]
+    assert any("grew from 1 to 2 partitions" in note for note in notes)
+    assert any("nobody reads watched/0" in note for note in notes)
+
+
+def test_the_watchdog_tells_of_a_topic_made_anew(watchdog):
+    watchdog.ids = {"watched": ("AAAAAAAAAAAAAAAAAAAAAA", 2)}
+    with pytest.raises(PipelineFailed, match="made anew"):
+        watchdog.look(0, 1, 1, {})
+    watchdog.ids = {"never-there": ("AAAAAAAAAAAAAAAAAAAAAA", 2)}
+    watchdog.now[0] += 10
+    with pytest.raises(PipelineFailed, match="deleted"):
+        watchdog.look(0, 1, 1, {})
+
+
+def test_ctrl_c_while_it_waits_to_start_again_ends_it(cli, run, eagre_broker):  # noqa: F811
+    at = eagre_broker.address
+    app = cli.app(APP.format(name="waits", body=BODY))
+    one = run(app, "--brokers", at, "--every", "1 minute")
+    one.wait_for("running in real-time")
+    jvm_of(cli).kill()
+    one.wait_for("Starting again in 1 s")
+    one.process.send_signal(signal.SIGINT)
+    assert one.process.wait(30) != 0
+    wait_until(lambda: not processes_of(cli.folder), 10, "a process was left behind")
+
+
+def test_a_lost_checkpoint_is_not_begun_afresh_in_silence(cli, run, eagre_broker):  # noqa: F811
+    at = eagre_broker.address
+    app = cli.app(APP.format(name="lost", body=BODY))
+    one = run(app, "--brokers", at, "--every", "5 seconds")
+    one.wait_for("running in real-time")
+    assert one.end() == 0
+    shutil.rmtree(cli.folder / ".eagre" / "checkpoints" / "lost")
+    refused = cli("run", app, "--brokers", at)
+    assert refused.returncode == 1
+    assert "CHECKPOINT_LOST" in refused.stderr
+    cli.ok("checkpoint", "reset", ".eagre/checkpoints/lost", "--yes")
+    again = run(app, "--brokers", at, "--every", "5 seconds")
+    again.wait_for("running in real-time")
+    assert again.end() == 0
