@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from eagre.broker import Topics
 from eagre.delivery import Checkpoint, begin
+from eagre.reader import Fences
 from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Harness:
             mode=mode,
             every=None if mode == "available-now" else EPOCH if mode == "real-time" else "0 ms",
             start=inputs,
-            gate=self._gate(pipeline, folder, inputs),
+            gate=self._gate(pipeline, folder),
         )
         try:
             self._await_all(query, mode, self.topics.ends(inputs))
@@ -123,11 +124,11 @@ class Harness:
             query.stop()
         return self._results(pipeline.sink, outputs)
 
-    def _gate(self, pipeline: Pipeline, checkpoint: Checkpoint, start: Offsets) -> Gate | None:
+    def _gate(self, pipeline: Pipeline, checkpoint: Checkpoint) -> Gate | None:
         if pipeline.sink.delivery != "exactly-once":
             return None
         checkpoint.path.mkdir(parents=True, exist_ok=True)
-        position = checkpoint.committed()[1] or start
+        _, position = checkpoint.committed()
         gate, _ = begin(
             self.spark, pipeline, self.topics, checkpoint, self.brokers, position, lambda _: None
         )
@@ -179,7 +180,10 @@ class Harness:
         return found if len(sink.topics) > 1 else found[sink.topics[0]]
 
     def _read(self, topic: str, begin: dict[int, int], sink: Kafka) -> Iterator[Any]:
+        fences = Fences()
         for record in self.records(topic, begin):
+            if not fences.admit(topic, record.partition(), record.headers()):
+                continue
             value = record.value()
             yield json.loads(value) if sink.format == "json" else _decoded(value, sink)
 
