@@ -235,6 +235,13 @@ def library_folders() -> tuple[str, ...]:
     return tuple(str(Path(str(library.__file__)).parent) for library in (pyspark, py4j))
 
 
+def jvm_gone(error: BaseException) -> bool:
+    """Tell whether an error only says that the JVM no longer answers."""
+    from py4j.protocol import Py4JNetworkError
+
+    return isinstance(error, ConnectionError | Py4JNetworkError)
+
+
 def reason(error: BaseException) -> str:
     """Say in one line what a PySpark or JVM error was about, without its stack trace."""
     text = str(error)

@@ -139,6 +139,12 @@ def run(spec: RunSpec, parent: Parent) -> None:
     except EagreError:
         raise
     except Exception as error:
+        if gateway.jvm_gone(error):
+            raise PipelineFailed(
+                "SPARK_ENDED",
+                f"the JVM of pipeline {pipeline.name!r} ended without a word: it was killed, by "
+                "hand or for its memory, or it crashed.",
+            ) from error
         problem = f"pipeline {pipeline.name!r} failed: {gateway.reason(error)}"
         raise PipelineFailed("QUERY_FAILED", problem) from error
 
