@@ -41,6 +41,7 @@ class Watchdog:
     _seen: tuple[int | None, int] = field(default=(None, 0), init=False)
     _stalled: float | None = field(default=None, init=False)
     _said: set[str] = field(default_factory=set, init=False)
+    _missing: set[tuple[str, int]] = field(default_factory=set, init=False)
 
     def look(
         self,
@@ -110,15 +111,22 @@ class Watchdog:
         self._overtaken(begins, ends, positions)
 
     def _unread(self, ends: Offsets, positions: Mapping[tuple[str, int], int]) -> None:
-        """Tell of partitions that no consumer of this process has, while others have one."""
-        if not positions:
-            return
+        """Tell of partitions that no consumer has, where others of the topic have had one a while.
+
+        Without enough slots Real-Time Mode leaves them out, without a word.
+        """
+        now = set()
         for name, (_, partitions) in self.ids.items():
-            for p in range(partitions):
-                if (name, p) not in positions and ends[name].get(p, 0) > 0:
-                    self._once(
-                        f"nobody reads {name}/{p}: the run has too few task slots, see `eagre size`"
-                    )
+            if not any(topic == name for topic, _ in positions):
+                continue
+            now |= {
+                (name, p)
+                for p in range(partitions)
+                if (name, p) not in positions and ends[name].get(p, 0) > 0
+            }
+        for name, p in sorted(now & self._missing):
+            self._once(f"nobody reads {name}/{p}: the run has too few task slots, see `eagre size`")
+        self._missing = now
 
     def _overtaken(
         self, begins: Offsets, ends: Offsets, positions: Mapping[tuple[str, int], int]
