@@ -29,14 +29,14 @@ def test_the_profile_is_applied(builder):
 
 def test_the_users_settings_win_and_are_reported_once(builder, caplog):
     key = "spark.sql.shuffle.partitions"
+    profile = next(s for s in PROFILE if s.key == key)
     with caplog.at_level(logging.WARNING, "eagre"):
         eg.configure(builder.config(key, "8").master("local[3]"))
         eg.configure(builder.config(key, "8"))
     assert options(builder)[key] == "8"
     assert options(builder)["spark.master"] == "local[3]"
     assert [r.getMessage() for r in caplog.records if key in r.getMessage()] == [
-        f"{key} is 8 by your own setting; the latency profile has 2. "
-        + next(s.reason for s in PROFILE if s.key == key)
+        f"{key} is 8 by your own setting; the latency profile has {profile.value}. {profile.reason}"
     ]
 
 
