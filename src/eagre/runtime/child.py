@@ -29,6 +29,7 @@ from eagre.python.shipping import ship_modules
 from eagre.runtime.ground import Ground, prepare
 from eagre.runtime.spec import RunSpec
 from eagre.session import session
+from eagre.sinks import Database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -189,6 +190,7 @@ class Run:
                 mode=self.spec.mode,
                 every=self.spec.every,
                 start=self.ground.start,
+                topic_ids=self.ground.topic_ids,
             )
         except EagreError:
             raise
@@ -254,8 +256,11 @@ class Run:
         return sum(int(b) for b in behind if b is not None)
 
     def _written(self) -> int | None:
+        sink = self.pipeline.sink
+        if isinstance(sink, Database) or not self.ground.outputs:
+            return gateway.upserted(self.spark)
         try:
-            ends = self.ground.outputs.ends(self.pipeline.sink.topics)
+            ends = self.ground.outputs.ends(sink.topics)
         except EagreError:
             return None
         return sum(end for partitions in ends.values() for end in partitions.values())

@@ -9,13 +9,14 @@ from eagre.broker import Topic, Topics
 from eagre.config import counted, timestamp_ms
 from eagre.delivery import Binding, Checkpoint
 from eagre.errors import BrokerError, CheckpointError, SettingsError
+from eagre.sources import Kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eagre.broker.topics import Offsets
     from eagre.pipeline import Pipeline
-    from eagre.sources import Kafka, Mode
+    from eagre.sources import Mode
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Ground:
 
     Attributes:
         topics: The topics of the sources' cluster.
-        outputs: The topics of the sink's cluster.
+        outputs: The topics of the sink's cluster; None where it is a database.
+        topic_ids: The ids of the source topics.
         start: Where a fresh checkpoint begins.
         position: The source offsets this run continues from.
         source_partitions: How many there are, over all source topics.
@@ -32,7 +34,8 @@ class Ground:
     """
 
     topics: Topics
-    outputs: Topics
+    outputs: Topics | None
+    topic_ids: dict[str, str]
     start: Offsets
     position: Offsets
     source_partitions: int
@@ -64,18 +67,21 @@ def prepare(
             checkpoint is broken or belongs to something else.
     """
     topics = Topics(_one_cluster(pipeline, brokers))
-    outputs = Topics(pipeline.sink.cluster(brokers))
     batch, committed = checkpoint.committed()
     sources = _existing(topics, pipeline.sources, say)
-    _existing(outputs, (pipeline.sink,), say)
+    outputs = None
+    if isinstance(pipeline.sink, Kafka):
+        outputs = Topics(pipeline.sink.cluster(brokers))
+        _existing(outputs, (pipeline.sink,), say)
     fresh = checkpoint.binding() is None
     begin: Offsets = {}
     for source in pipeline.sources if fresh else ():
         begin |= _begin(topics, source, mode, start)
+    ids = {name: topic.id for name, topic in sources.items()}
     now = Binding(
         pipeline.name,
         topics.cluster_id(),
-        {name: topic.id for name, topic in sources.items()},
+        ids,
         begin,
     )
     if start and (batch >= 0 or not fresh):
@@ -87,6 +93,7 @@ def prepare(
     return Ground(
         topics=topics,
         outputs=outputs,
+        topic_ids=ids,
         start=_grown(binding.start, sources),
         position=committed or binding.start,
         source_partitions=sum(topic.partitions for topic in sources.values()),
