@@ -82,7 +82,7 @@ class Pipeline:
             {**settings, "bootstrap.servers": first.cluster(brokers)},
         )
 
-    def writer(
+    def writer(  # noqa: PLR0913  (one option of a run each)
         self,
         spark: SparkSession,
         *,

@@ -4,14 +4,14 @@ The version of a row is the place of the Kafka record that it comes from, ``_sou
 
 - Two versions from one partition of a topic compare by their offsets. One record may give a key
   several rows; they count in their order.
-- Between partitions the later Kafka timestamp wins, then the name of topic and partition. Where each
-  key has its partition, as it has with a keyed producer, this never happens, and the table follows the
-  topic to the letter. The time that is kept with a row never goes back, so that a replay changes
-  nothing even where timestamps are out of order.
+- Between partitions the later Kafka timestamp wins, then the name of topic and partition. Where
+  each key has its partition, as it has with a keyed producer, this never happens, and the table
+  follows the topic to the letter. The time that is kept with a row never goes back, so that a
+  replay changes nothing even where timestamps are out of order.
 
 A row that has lost its ``_source``, such as that of an aggregate, brings its version along:
-``F.max("_source").alias("_source")`` where each key stays in one partition, or ``version="n"`` for a
-column of its own that only grows. Of two rows with the same number the first stays.
+``F.max("_source").alias("_source")`` where each key stays in one partition, or ``version="n"``
+for a column of its own that only grows. Of two rows with the same number the first stays.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Database(ABC):
 
     @abstractmethod
     def _spec(self, schema: StructType) -> dict[str, Any]:
-        """Tell the companion what is to be written where; ``keys`` are the places of key columns."""
+        """Tell the companion what is written where; ``keys`` are the places of key columns."""
 
     def _check_url(self, url: str) -> None:
         """Refuse a URL that is malformed, or that would show a password to readers of the plan."""
@@ -167,11 +167,11 @@ class Database(ABC):
         if not set(PLACE) <= set(getattr(fields, "names", ())):
             raise SettingsError(
                 "VERSION_MISSING",
-                f"the pipeline's rows have lost {SOURCE}, the place of the record they come from, by "
-                f"which {self} tells newer rows from older ones.",
-                hint=f"keep the column: select('{SOURCE}', ...); in an aggregate whose keys stay in "
-                f"one partition each: F.max('{SOURCE}').alias('{SOURCE}'); else name a column that "
-                "only grows: version='n'.",
+                f"the pipeline's rows have lost {SOURCE}, the place of the record they come from, "
+                f"by which {self} tells newer rows from older ones.",
+                hint=f"keep the column: select('{SOURCE}', ...); in an aggregate whose keys stay "
+                f"in one partition each: F.max('{SOURCE}').alias('{SOURCE}'); else name a column "
+                "that only grows: version='n'.",
             )
 
     def _own_version(self, rows: DataFrame, name: str) -> Column:

@@ -48,8 +48,8 @@ class Postgres(Database):
     ('card',)
 
     Which of two rows is newer: see ``eagre.sinks.database``. User and password come from the file
-    named in ``credentials``, else from ``PGUSER`` and ``PGPASSWORD``, or ``PGPASSFILE``; the URL, if
-    not given, from ``DATABASE_URL``.
+    named in ``credentials``, else from ``PGUSER`` and ``PGPASSWORD``, or ``PGPASSFILE``; the URL,
+    if not given, from ``DATABASE_URL``.
 
     Attributes:
         table: The table, with its schema where it needs one: ``"shop.totals"``.
@@ -119,8 +119,8 @@ class Postgres(Database):
             {name: f"{row}.{quoted(name)}" for name in VERSION} for row in ("excluded", "kept")
         )
         source, offset, ordinal, time = VERSION
-        return (
-            f"INSERT INTO {self._table} AS kept ({_listed(names)}) "
+        return (  # names are quoted, values are bound
+            f"INSERT INTO {self._table} AS kept ({_listed(names)}) "  # noqa: S608
             f"VALUES ({', '.join([value] * len(names))}) "
             f"ON CONFLICT ({_listed(self.keys)}) DO UPDATE SET "
             + "".join(f"{quoted(name)} = excluded.{quoted(name)}, " for name in changed)

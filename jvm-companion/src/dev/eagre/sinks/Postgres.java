@@ -8,11 +8,12 @@ import java.sql.SQLException;
 import java.sql.Statement;
 import java.sql.Types;
 import java.time.Instant;
-import java.util.Collection;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
+import java.util.SortedMap;
 import java.util.TreeMap;
 
 /**
@@ -163,12 +164,29 @@ final class Postgres implements Database {
 
         @Override
         public void write(List<Upsert> rows) throws Lost {
-            Map<String, Upsert> newest = new TreeMap<>();
-            rows.forEach(row -> newest.merge(String.join("\0", row.key()), row, Upsert::newest));
+            SortedMap<String, List<Upsert>> chains = new TreeMap<>();
+            rows.forEach(row -> link(chains.computeIfAbsent(String.join("\0", row.key()), k -> new ArrayList<>()), row));
             try {
-                execute(newest.values());
+                for (int turn = 0; !chains.isEmpty(); turn++) {
+                    int next = turn;
+                    execute(chains.values().stream().map(chain -> chain.get(next)).toList());
+                    chains.values().removeIf(chain -> chain.size() == next + 1);
+                }
             } catch (SQLException error) {
                 throw judged(error);
+            }
+        }
+
+        /**
+         * Adds a row to those of its key. One statement may not touch a row of the table twice: of rows
+         * from one source only the newest is written, and rows from another wait for the next statement.
+         */
+        private static void link(List<Upsert> chain, Upsert row) {
+            int last = chain.size() - 1;
+            if (last >= 0 && chain.get(last).version().sameSource(row.version())) {
+                chain.set(last, chain.get(last).or(row));
+            } else {
+                chain.add(row);
             }
         }
 
@@ -176,7 +194,7 @@ final class Postgres implements Database {
          * Writes rows of different keys, in one order for all tasks, so that they cannot wait for each
          * other. A table may hold keys for equal that differ as text: then one by one.
          */
-        private void execute(Collection<Upsert> rows) throws SQLException {
+        private void execute(List<Upsert> rows) throws SQLException {
             try {
                 batch(rows);
             } catch (SQLException error) {
@@ -187,7 +205,7 @@ final class Postgres implements Database {
             }
         }
 
-        private void batch(Collection<Upsert> rows) throws SQLException {
+        private void batch(List<Upsert> rows) throws SQLException {
             if (statement == null) statement = connection.prepareStatement(upsert);
             for (Upsert row : rows) {
                 bind(row);

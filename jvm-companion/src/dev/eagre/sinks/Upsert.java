@@ -10,9 +10,9 @@ import java.util.List;
  * @param version how new it is
  */
 record Upsert(List<String> key, List<Object> values, Version version) {
-    /** The newer of two rows of one key. */
-    static Upsert newest(Upsert stored, Upsert next) {
-        if (!next.version.newerThan(stored.version)) return stored;
-        return new Upsert(next.key, next.values, next.version.over(stored.version));
+    /** The newer of this row and another of the same key and source. */
+    Upsert or(Upsert next) {
+        if (!next.version.newerThan(version)) return this;
+        return new Upsert(next.key, next.values, next.version.over(version));
     }
 }
