@@ -64,6 +64,16 @@ def test_the_page_about_python_runs(run_in_both_modes):
     assert [row["n"] for row in visits] == [1, 2]
 
 
+def test_the_page_about_databases_declares_pipelines(eagre_spark):
+    scope = {}
+    for code in blocks("python", (ROOT / "docs" / "databases.md").read_text()):
+        exec(code, scope)  # noqa: S102  (our own page)
+    for name in ("last_payment", "totals"):
+        writer = scope[name].writer(eagre_spark, checkpoint="c", brokers="127.0.0.1:9092")
+        assert scope[name].sink.keys == ("card",)
+        assert writer is not None
+
+
 def test_the_readmes_plain_pyspark_runs(eagre_harness, tmp_path):
     for topic in ("payments", "large"):
         if topic not in eagre_harness.topics.names():

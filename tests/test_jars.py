@@ -48,8 +48,8 @@ def test_jars_come_from_a_folder_without_a_network(empty_cache, tmp_path, nested
     said = []
     jars.fetch("spark", said.append, offline)
     jars.verify("spark")
-    assert said == [f"copying 4 spark jars from {offline}"]
-    assert [path.parent for path in jars.class_path("spark")] == [jars.folder("spark")] * 4
+    assert said == [f"copying 5 spark jars from {offline}"]
+    assert [path.parent for path in jars.class_path("spark")] == [jars.folder("spark")] * 5
 
 
 def test_a_changed_byte_is_refused_from_a_folder_and_in_the_cache(empty_cache, tmp_path):

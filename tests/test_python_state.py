@@ -26,7 +26,7 @@ cloudpickle.register_pickle_by_value(processors)  # Spark's own workers cannot i
 
 def events(seed, count, keys=4):
     """Rows that use every kind of state, in an order of their own for each key."""
-    pick = random.Random(seed)  # noqa: S311
+    pick = random.Random(seed)
     doings = ("add", "append", "put", "remove", "clear", "read", "refuse")
     return [
         {"key": f"k{pick.randrange(keys)}", "n": i, "do": pick.choice(doings)} for i in range(count)
@@ -124,7 +124,7 @@ def test_the_same_as_sparks_own_with_a_ttl(eagre_spark, run_pipeline, tmp_path, 
 @pytest.mark.parametrize("mode", ["real-time", "micro-batch"])
 def test_the_same_timers_ring_as_in_sparks_own(eagre_spark, run_pipeline, tmp_path, mode):
     schema = f"{SCHEMA}, at TIMESTAMP"
-    pick = random.Random(41)  # noqa: S311
+    pick = random.Random(41)
     rows = [
         {
             "key": f"k{pick.randrange(5)}",

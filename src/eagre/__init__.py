@@ -9,6 +9,7 @@ from eagre.pipeline import Pipeline, pipeline
 from eagre.preflight import check
 from eagre.python import batch_udf, flat_map, transform_with_state, udf
 from eagre.session import configure, session
+from eagre.sinks import Postgres, Redis
 from eagre.sources import Kafka
 
 __version__ = "0.1.0"
@@ -18,6 +19,8 @@ __all__ = [
     "EmbeddedBroker",
     "Kafka",
     "Pipeline",
+    "Postgres",
+    "Redis",
     "__version__",
     "batch_udf",
     "check",

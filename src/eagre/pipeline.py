@@ -9,11 +9,11 @@ from eagre.config import spark_interval
 from eagre.errors import SettingsError, raised
 from eagre.jvm import gateway
 from eagre.python.surroundings import DEAD_LETTERS, Surroundings, building
-from eagre.sinks import writer
+from eagre.sinks import Database, writer
 from eagre.sources import Kafka, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -44,13 +44,18 @@ class Pipeline:
 
     name: str
     sources: tuple[Kafka, ...]
-    sink: Kafka
+    sink: Kafka | Database
     transform: Callable[..., DataFrame]
 
     @property
     def needs_brokers(self) -> bool:
         """Whether it must be told where its brokers are."""
-        return not all(end.stated_brokers for end in (*self.sources, self.sink))
+        return not all(end.stated_brokers for end in self.topic_ends)
+
+    @property
+    def topic_ends(self) -> tuple[Kafka, ...]:
+        """Its sources, and its sink where that is a topic too."""
+        return (*self.sources, self.sink) if isinstance(self.sink, Kafka) else self.sources
 
     def rows(
         self,
@@ -90,6 +95,7 @@ class Pipeline:
         every: str | None = None,
         start: Offsets | None = None,
         gate: Gate | None = None,
+        topic_ids: Mapping[str, str] | None = None,
     ) -> DataStreamWriter:
         """Prepare the query: sources, transformation, sink, checkpoint, trigger.
 
@@ -98,7 +104,7 @@ class Pipeline:
         rows = self.rows(spark, brokers, mode, start)
         aligned = self.sources[0].aligned
         return (
-            writer(rows, self.sink, brokers, gate, aligned)
+            writer(rows, self.sink, brokers, gate=gate, aligned=aligned, topic_ids=topic_ids)
             .queryName(self.name)
             .option("checkpointLocation", checkpoint)
             .trigger(**trigger(mode, every or self.default_every(mode)))
@@ -109,9 +115,14 @@ class Pipeline:
 
         Exactly once has shorter ones: what a start looks through and reads again is in proportion.
         """
-        if mode == "real-time" and self.sink.delivery == "exactly-once":
+        if mode == "real-time" and self.exactly_once:
             return EXACTLY_ONCE_EVERY
         return DEFAULT_EVERY.get(mode)
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether its sink asks for exactly once, so that a run must open the gate for it."""
+        return isinstance(self.sink, Kafka) and self.sink.delivery == "exactly-once"
 
     def start(self, spark: SparkSession, **options: Any) -> StreamingQuery:  # noqa: ANN401
         """Start the query; the options are those of ``writer``.
@@ -143,7 +154,7 @@ class Pipeline:
 
 
 def pipeline(
-    *, source: Kafka | Sequence[Kafka], sink: Kafka, name: str | None = None
+    *, source: Kafka | Sequence[Kafka], sink: Kafka | Database, name: str | None = None
 ) -> Callable[[Callable[..., DataFrame]], Pipeline]:
     """Make a pipeline of a function that turns a DataFrame into another.
 
@@ -161,10 +172,12 @@ def pipeline(
         name: The function's name, if not given.
     """
     sources = (source,) if isinstance(source, Kafka) else tuple(source)
-    if not sources or not all(isinstance(s, Kafka) for s in (*sources, sink)):
+    topics = all(isinstance(s, Kafka) for s in sources)
+    if not sources or not topics or not isinstance(sink, Kafka | Database):
         raise SettingsError(
             "PIPELINE_ENDS",
-            "a pipeline needs eg.Kafka(...) as its source (or a list of them) and as its sink.",
+            "a pipeline needs eg.Kafka(...) as its source (or a list of them), and eg.Kafka(...), "
+            "eg.Postgres(...) or eg.Redis(...) as its sink.",
         )
 
     def decorate(function: Callable[..., DataFrame]) -> Pipeline:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eagre.broker.topics import Offsets
     from eagre.delivery.checkpoint import Checkpoint
     from eagre.delivery.ledger import Mark
-    from eagre.pipeline import Pipeline
+    from eagre.sources import Kafka
 
 FENCE_HEADER = "eagre-fence"
 STABLE_SECONDS = 0.2
@@ -37,7 +37,7 @@ CONTROL = "EAGRE_DELIVERY_CONTROL"
 
 def begin(  # noqa: PLR0913, PLR0917  (what a run is made of)
     spark: SparkSession,
-    pipeline: Pipeline,
+    sink: Kafka,
     outputs: Topics,
     checkpoint: Checkpoint,
     brokers: str | None,
@@ -50,7 +50,7 @@ def begin(  # noqa: PLR0913, PLR0917  (what a run is made of)
 
     Args:
         spark: The session that will run the query.
-        pipeline: The pipeline; its sink asks for exactly once.
+        sink: The topic, which asks for exactly once.
         outputs: The topics of the sink's cluster.
         checkpoint: The checkpoint.
         brokers: The cluster, if not the sink's own.
@@ -64,10 +64,10 @@ def begin(  # noqa: PLR0913, PLR0917  (what a run is made of)
     batch, _ = checkpoint.committed()
     first = not ledger.begun
     ledger.begin()
-    ends = _stable(outputs, pipeline.sink.topics)
-    if pipeline.sink.fence == "in-band":
+    ends = _stable(outputs, sink.topics)
+    if sink.fence == "in-band":
         write_fences(outputs, ends, ledger)
-        ends = outputs.ends(pipeline.sink.topics)
+        ends = outputs.ends(sink.topics)
     mark = None if first else ledger.before(batch)
     if first and batch >= 0:
         say("exactly once begins now: what came since the last commit may be repeated this once")
@@ -78,7 +78,7 @@ def begin(  # noqa: PLR0913, PLR0917  (what a run is made of)
         _require_first(first, ledger)
         delivered = gateway.nothing_delivered(spark)
     else:
-        delivered = _scanned(spark, pipeline, outputs, brokers, mark, ends, ledger, position, say)
+        delivered = _scanned(spark, sink, outputs, brokers, mark, ends, ledger, position, say)
         ledger.mark(batch, ends)
     return Gate(prefix, delivered), ledger
 
@@ -94,7 +94,7 @@ def _require_first(first: bool, ledger: Ledger) -> None:  # noqa: FBT001
 
 def _scanned(  # noqa: PLR0913, PLR0917
     spark: SparkSession,
-    pipeline: Pipeline,
+    sink: Kafka,
     outputs: Topics,
     brokers: str | None,
     mark: Mark,
@@ -104,7 +104,7 @@ def _scanned(  # noqa: PLR0913, PLR0917
     say: Callable[[str], None],
 ) -> object:
     """Read the output from a mark to the fence."""
-    begins = outputs.begins(pipeline.sink.topics)
+    begins = outputs.begins(sink.topics)
     starts = {
         topic: {p: mark.ends.get(topic, {}).get(p, begins[topic][p]) for p in partitions}
         for topic, partitions in ends.items()
@@ -125,13 +125,13 @@ def _scanned(  # noqa: PLR0913, PLR0917
         return gateway.nothing_delivered(spark)
     say(f"looking at {counted(waiting, 'record')} of the output for what was delivered")
     options = {
-        **{k: v for k, v in pipeline.sink.options.items() if k.startswith("kafka.")},
-        "kafka.bootstrap.servers": pipeline.sink.cluster(brokers),
-        "subscribe": ",".join(pipeline.sink.topics),
+        **{k: v for k, v in sink.options.items() if k.startswith("kafka.")},
+        "kafka.bootstrap.servers": sink.cluster(brokers),
+        "subscribe": ",".join(sink.topics),
         "startingOffsets": json.dumps(starts),
         "endingOffsets": json.dumps(ends),
     }
-    fenced = mark.incarnation if pipeline.sink.fence == "in-band" else 0
+    fenced = mark.incarnation if sink.fence == "in-band" else 0
     delivered = gateway.scan_delivered(
         spark, options, ledger.id, fenced, json.dumps(position), control
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.group import GroupedData
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j class proxy)
@@ -150,6 +151,24 @@ def lock(spark: SparkSession, file: Path, wait_seconds: float) -> bool:
 def _delivery(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j class proxy)
     companion(spark, "Companion")
     return spark._jvm.dev.eagre.delivery.Delivery  # type: ignore[union-attr]  # noqa: SLF001
+
+
+def upserts(rows: DataFrame, spec: str) -> DataStreamWriter:
+    """Give a write of rows, and their versions, into a database; the spec holds no secret."""
+    spark = rows.sparkSession
+    companion(spark, "Companion")
+    writer = rows.writeStream.outputMode("update")
+    java = spark._jvm.dev.eagre.sinks.Upserts(spec)  # type: ignore[union-attr]  # noqa: SLF001
+    writer._jwrite.foreach(java)  # noqa: SLF001  (PySpark's own foreach takes Python only)
+    return writer
+
+
+def upserted(spark: SparkSession) -> int | None:
+    """How many rows databases have taken from this JVM; None where executors write them."""
+    companion(spark, "Companion")
+    if not str(spark.sparkContext.master).startswith("local"):
+        return None
+    return int(spark._jvm.dev.eagre.sinks.Upserts.written())  # type: ignore[union-attr]  # noqa: SLF001
 
 
 def drain(spark: SparkSession, query: StreamingQuery) -> None:

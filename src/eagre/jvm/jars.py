@@ -1,8 +1,8 @@
 """The jars Eagre adds to a JVM: locked by checksum, fetched once per user.
 
-Each set has a folder: ``spark`` (the Kafka connector, for Spark's class path), ``broker`` (Apache
-Kafka itself, for a process of its own), and the benchmark's ``flink`` and ``kafka-streams``, which
-are fetched when they are first asked for. ``ivy.xml`` names each jar,
+Each set has a folder: ``spark`` (the Kafka connector and PostgreSQL's driver, for Spark's class
+path), ``broker`` (Apache Kafka itself, for a process of its own), and the benchmark's ``flink`` and
+``kafka-streams``, which are fetched when they are first asked for. ``ivy.xml`` names each jar,
 ``jars.lock`` holds its SHA-256, and a file that differs by one byte is never put on a class path.
 
 Ivy, which ships inside PySpark, downloads them from its default repository, or from those of the

@@ -20,10 +20,10 @@ from eagre.preflight.facts import (
 from eagre.preflight.finding import LEVELS, Finding, rules
 from eagre.preflight.plan import lines, plan
 from eagre.preflight.sample import skew
-from eagre.sources import Kafka, refused_in_real_time
+from eagre.sources import refused_in_real_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -260,7 +260,7 @@ def _left_out(pipeline: Pipeline, mode: Mode) -> tuple[str, ...]:
 
 def _clusters(pipeline: Pipeline, brokers: str | None) -> dict[str, set[str]]:
     clusters: dict[str, set[str]] = {}
-    for end in (*pipeline.sources, pipeline.sink):
+    for end in pipeline.topic_ends:
         servers = brokers or end.stated_brokers
         if servers:
             clusters.setdefault(servers, set()).update(end.topics)
@@ -269,10 +269,9 @@ def _clusters(pipeline: Pipeline, brokers: str | None) -> dict[str, set[str]]:
 
 def _to_create(pipeline: Pipeline, seen: dict[str, TopicFacts]) -> dict[str, TopicFacts]:
     """Give the topics that a run would create."""
-    ends: Sequence[Kafka] = (*pipeline.sources, pipeline.sink)
     return {
         name: TopicFacts(name, end.partitions, exists=False)
-        for end in ends
+        for end in pipeline.topic_ends
         if end.create
         for name in end.topics
         if name not in seen

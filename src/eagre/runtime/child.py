@@ -30,6 +30,8 @@ from eagre.runtime.ground import Ground, prepare
 from eagre.runtime.spec import RunSpec
 from eagre.runtime.watchdog import Watchdog
 from eagre.session import session
+from eagre.sinks import Database
+from eagre.sources import Kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -209,12 +211,12 @@ class Run:
 
     def start(self, brokers: str | None) -> StreamingQuery:
         """Build and start the query; errors of the user's function name its line."""
-        gate = None
-        if self.pipeline.sink.delivery == "exactly-once":
+        gate, sink = None, self.pipeline.sink
+        if self.pipeline.exactly_once and isinstance(sink, Kafka) and self.ground.outputs:
             self.parent.tell("phase", text="fencing off the run before")
             gate, self.ledger = begin(
                 self.spark,
-                self.pipeline,
+                sink,
                 self.ground.outputs,
                 self.checkpoint,
                 brokers,
@@ -230,6 +232,7 @@ class Run:
                 every=self.spec.every,
                 start=self.ground.start,
                 gate=gate,
+                topic_ids=self.ground.topic_ids,
             )
         except EagreError:
             raise
@@ -302,8 +305,11 @@ class Run:
         return sum(int(b) for b in behind if b is not None)
 
     def _written(self, batch: int) -> int | None:
+        sink = self.pipeline.sink
+        if isinstance(sink, Database) or not self.ground.outputs:
+            return gateway.upserted(self.spark)
         try:
-            ends = self.ground.outputs.ends(self.pipeline.sink.topics)
+            ends = self.ground.outputs.ends(sink.topics)
         except EagreError:
             return None
         if self.ledger and batch > self.ledger.marks[-1].after and self._last(batch):

@@ -9,13 +9,14 @@ from eagre.broker import Topic, Topics
 from eagre.config import counted, timestamp_ms
 from eagre.delivery import Binding, Checkpoint
 from eagre.errors import BrokerError, CheckpointError, SettingsError
+from eagre.sources import Kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eagre.broker.topics import Offsets
     from eagre.pipeline import Pipeline
-    from eagre.sources import Kafka, Mode
+    from eagre.sources import Mode
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Ground:
 
     Attributes:
         topics: The topics of the sources' cluster.
-        outputs: The topics of the sink's cluster.
+        outputs: The topics of the sink's cluster; None where it is a database.
         start: Where a fresh checkpoint begins.
         position: The source offsets this run continues from.
         sources: The id and the number of partitions of each source topic.
@@ -32,11 +33,16 @@ class Ground:
     """
 
     topics: Topics
-    outputs: Topics
+    outputs: Topics | None
     start: Offsets
     position: Offsets
     sources: dict[str, tuple[str, int]]
     resumed: int
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """The ids of the source topics."""
+        return {name: id_ for name, (id_, _) in self.sources.items()}
 
     @property
     def source_partitions(self) -> int:
@@ -69,10 +75,12 @@ def prepare(
             checkpoint is broken or belongs to something else.
     """
     topics = Topics(_one_cluster(pipeline, brokers))
-    outputs = Topics(pipeline.sink.cluster(brokers))
     batch, committed = checkpoint.committed()
     sources = _existing(topics, pipeline.sources, say)
-    _existing(outputs, (pipeline.sink,), say)
+    outputs = None
+    if isinstance(pipeline.sink, Kafka):
+        outputs = Topics(pipeline.sink.cluster(brokers))
+        _existing(outputs, (pipeline.sink,), say)
     fresh = checkpoint.binding() is None
     begin: Offsets = {}
     for source in pipeline.sources if fresh else ():

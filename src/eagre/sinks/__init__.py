@@ -1,5 +1,53 @@
 """Where the rows of a pipeline go."""
 
-from eagre.sinks.kafka import Gate, encode, writer
+from __future__ import annotations
 
-__all__ = ["Gate", "encode", "writer"]
+from typing import TYPE_CHECKING
+
+from eagre.sinks import kafka
+from eagre.sinks.database import Database
+from eagre.sinks.kafka import Gate, encode
+from eagre.sinks.postgres import Postgres
+from eagre.sinks.redis import Redis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from eagre.sources import Kafka
+
+__all__ = ["Database", "Gate", "Postgres", "Redis", "encode", "writer"]
+
+
+def writer(
+    rows: DataFrame,
+    sink: Kafka | Database,
+    brokers: str | None = None,
+    *,
+    gate: Gate | None = None,
+    aligned: Sequence[str] = (),
+    topic_ids: Mapping[str, str] | None = None,
+) -> DataStreamWriter:
+    """Prepare the write of a stream to a sink, in update mode, as real time needs it.
+
+    >>> query = (  # doctest: +SKIP
+    ...     writer(rows, Kafka("scores", key="card"), "127.0.0.1:9092")
+    ...     .option("checkpointLocation", "checkpoints/scores")
+    ...     .trigger(realTime="30 seconds")
+    ...     .start()
+    ... )
+
+    Args:
+        rows: The stream.
+        sink: A topic or a database.
+        brokers: The cluster of the topic, if not the declared one.
+        gate: What an exactly-once topic has before it.
+        aligned: The columns by which the source's partitions are made.
+        topic_ids: The ids of the source topics, where they are known; a database tells by them a
+            topic from its namesake of before.
+    """
+    if isinstance(sink, Database):
+        return sink.writer(rows, topic_ids)
+    return kafka.writer(rows, sink, brokers, gate, aligned)

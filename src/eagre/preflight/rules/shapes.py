@@ -123,8 +123,8 @@ def append_only_sink(facts: Facts) -> Iterator[Found]:
 def sink(facts: Facts) -> Iterator[Found]:
     """Real-Time Mode writes to Kafka, to a JVM `ForeachWriter` and to the console.
 
-    For any other sink write to Kafka, and let a micro-batch query or a connector carry the records
-    on.
+    `eg.Postgres` and `eg.Redis` are such writers, for the newest row of each key. For any other
+    sink write to Kafka, and let a micro-batch query or a connector carry the records on.
     """
     kind = facts.plan.format.lower()
     if kind not in (*SINKS, *FILES, "foreachbatch"):

@@ -1,0 +1,244 @@
+package dev.eagre.sinks;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.sql.Connection;
+import java.sql.Driver;
+import java.sql.PreparedStatement;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.sql.Types;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.SortedMap;
+import java.util.TreeMap;
+
+/**
+ * A table of PostgreSQL. Values go as untyped text, which the server reads as the type of their
+ * column. The driver is on Spark's class path and not on the companion's, hence the look-up.
+ */
+final class Postgres implements Database {
+    private static final int PORT = 5432;
+    private static final int TIMEOUT_SECONDS = 10;
+    private static final Map<String, String> SETTINGS = Map.of(
+            "ApplicationName", "eagre",
+            "connectTimeout", "5",
+            "logServerErrorDetail", "false",
+            "reWriteBatchedInserts", "true",
+            "socketTimeout", String.valueOf(TIMEOUT_SECONDS),
+            "stringtype", "unspecified",
+            "tcpKeepAlive", "true");
+
+    private static final String REJECTED = "08004";
+    private static final String TWICE_IN_ONE_STATEMENT = "21000";
+    private static final String TABLE_MISSING = "42P01";
+    /** Connection, too many of them, transaction to be repeated, server going down or coming up. */
+    private static final Set<String> PASSING = Set.of("08", "53", "40", "57P");
+    /** Another task has created the table at the same time. */
+    private static final Set<String> EXISTS = Set.of("42P07", "23505");
+
+    private final JsonNode spec;
+    private final String upsert;
+
+    Postgres(JsonNode spec) {
+        this.spec = spec;
+        this.upsert = spec.get("upsert").asText();
+    }
+
+    @Override
+    public String name() {
+        Address address = address();
+        return "PostgreSQL at " + address.host + ":" + address.port;
+    }
+
+    @Override
+    public Link connect() throws Lost {
+        Address address = address();
+        Properties properties = new Properties();
+        properties.putAll(SETTINGS);
+        if (address.user != null) properties.put("user", address.user);
+        if (address.password != null) properties.put("password", address.password);
+        String options = address.query == null ? "" : "?" + address.query;
+        String url = "jdbc:postgresql://" + address.host + ":" + address.port + "/" + address.path + options;
+        try {
+            return new Session(driver().connect(url, properties));
+        } catch (SQLException error) {
+            throw judged(error);
+        }
+    }
+
+    private Address address() {
+        return Address.of(spec, "DATABASE_URL", PORT, "PGUSER", "PGPASSWORD");
+    }
+
+    private static Driver driver() {
+        try {
+            ClassLoader loader = Thread.currentThread().getContextClassLoader();
+            return (Driver) Class.forName("org.postgresql.Driver", true, loader)
+                    .getConstructor()
+                    .newInstance();
+        } catch (ReflectiveOperationException error) {
+            throw new DatabaseException(
+                    "DRIVER_MISSING",
+                    "PostgreSQL's driver is not on Spark's class path.",
+                    "make the session with eg.session() or through eg.configure(builder).");
+        }
+    }
+
+    /** Tells what passes from what does not; the latter is thrown. */
+    private Lost judged(SQLException error) {
+        SQLException first = error.getNextException() == null ? error : error.getNextException();
+        String state = String.valueOf(first.getSQLState());
+        String reason = reason(first);
+        if (!state.equals(REJECTED) && PASSING.stream().anyMatch(state::startsWith)) return new Lost(reason);
+        boolean login = state.startsWith("28") || state.equals(REJECTED);
+        throw new DatabaseException(
+                login ? "DATABASE_LOGIN" : "DATABASE_REFUSED",
+                name() + " refuses: " + reason + " (SQLSTATE " + state + ").",
+                login
+                        ? "user and password come from the file named in credentials=, else from PGUSER and PGPASSWORD,"
+                                + " or from PGPASSFILE."
+                        : "mend the table, or leave such rows out in the pipeline function.");
+    }
+
+    /** The first line of what the server says; the others may hold whole rows. */
+    private static String reason(SQLException error) {
+        String line = String.valueOf(error.getMessage()).strip().split("\n")[0];
+        return line.replaceFirst("^(FATAL|ERROR): ", "").replaceFirst("\\.$", "");
+    }
+
+    /** A connection, with its prepared statement. */
+    private final class Session implements Link {
+        private final Connection connection;
+        private PreparedStatement statement;
+
+        Session(Connection connection) {
+            this.connection = connection;
+        }
+
+        @Override
+        public void prepare() throws Lost {
+            try {
+                SQLException unfit = unfit();
+                if (unfit != null && TABLE_MISSING.equals(unfit.getSQLState()) && spec.get("create").asBoolean()) {
+                    create();
+                    unfit = unfit();
+                }
+                if (unfit != null) throw explained(unfit);
+            } catch (SQLException error) {
+                throw judged(error);
+            }
+        }
+
+        /** Plans the write and does not run it: the server names what does not fit. */
+        private SQLException unfit() throws SQLException {
+            try (Statement one = connection.createStatement()) {
+                one.execute("EXPLAIN " + spec.get("check").asText());
+                return null;
+            } catch (SQLException error) {
+                if (String.valueOf(error.getSQLState()).startsWith("42")) return error;
+                throw error;
+            }
+        }
+
+        private void create() throws SQLException {
+            try (Statement one = connection.createStatement()) {
+                one.execute(spec.get("ddl").asText());
+            } catch (SQLException error) {
+                if (!EXISTS.contains(error.getSQLState())) throw error;
+            }
+        }
+
+        private DatabaseException explained(SQLException error) {
+            boolean missing = TABLE_MISSING.equals(error.getSQLState());
+            return new DatabaseException(
+                    missing ? "TABLE_MISSING" : "TABLE_UNFIT",
+                    "rows cannot be written to the table " + spec.get("table").asText() + " of " + name() + ": "
+                            + reason(error) + ".",
+                    (missing ? "make it, or let create=True make it: " : "this one would fit: ")
+                            + spec.get("ddl").asText());
+        }
+
+        @Override
+        public void write(List<Upsert> rows) throws Lost {
+            SortedMap<String, List<Upsert>> chains = new TreeMap<>();
+            rows.forEach(row -> link(chains.computeIfAbsent(String.join("\0", row.key()), k -> new ArrayList<>()), row));
+            try {
+                for (int turn = 0; !chains.isEmpty(); turn++) {
+                    int next = turn;
+                    execute(chains.values().stream().map(chain -> chain.get(next)).toList());
+                    chains.values().removeIf(chain -> chain.size() == next + 1);
+                }
+            } catch (SQLException error) {
+                throw judged(error);
+            }
+        }
+
+        /**
+         * Adds a row to those of its key. One statement may not touch a row of the table twice: of rows
+         * from one source only the newest is written, and rows from another wait for the next statement.
+         */
+        private static void link(List<Upsert> chain, Upsert row) {
+            int last = chain.size() - 1;
+            if (last >= 0 && chain.get(last).version().sameSource(row.version())) {
+                chain.set(last, chain.get(last).or(row));
+            } else {
+                chain.add(row);
+            }
+        }
+
+        /**
+         * Writes rows of different keys, in one order for all tasks, so that they cannot wait for each
+         * other. A table may hold keys for equal that differ as text: then one by one.
+         */
+        private void execute(List<Upsert> rows) throws SQLException {
+            try {
+                batch(rows);
+            } catch (SQLException error) {
+                if (!TWICE_IN_ONE_STATEMENT.equals(error.getSQLState())) throw error;
+                for (Upsert row : rows) {
+                    batch(List.of(row));
+                }
+            }
+        }
+
+        private void batch(List<Upsert> rows) throws SQLException {
+            if (statement == null) statement = connection.prepareStatement(upsert);
+            for (Upsert row : rows) {
+                bind(row);
+                statement.addBatch();
+            }
+            statement.executeBatch();
+        }
+
+        private void bind(Upsert row) throws SQLException {
+            int at = 0;
+            for (Object value : row.values()) {
+                bind(++at, value);
+            }
+            Version version = row.version();
+            statement.setString(++at, version.source());
+            statement.setLong(++at, version.offset());
+            statement.setInt(++at, version.ordinal());
+            statement.setString(++at, Instant.ofEpochMilli(version.time()).toString());
+        }
+
+        private void bind(int at, Object value) throws SQLException {
+            if (value == null) statement.setNull(at, Types.OTHER);
+            else if (value instanceof byte[] bytes) statement.setBytes(at, bytes);
+            else statement.setString(at, (String) value);
+        }
+
+        @Override
+        public void close() {
+            try {
+                connection.close();
+            } catch (SQLException error) {
+                // It is not used any more in any case.
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+package dev.eagre.sinks;
+
+import java.util.List;
+
+/**
+ * A row to be written.
+ *
+ * @param key the texts of its key columns
+ * @param values text, bytes or null for each column
+ * @param version how new it is
+ */
+record Upsert(List<String> key, List<Object> values, Version version) {
+    /** The newer of this row and another of the same key and source. */
+    Upsert or(Upsert next) {
+        if (!next.version.newerThan(version)) return this;
+        return new Upsert(next.key, next.values, next.version.over(version));
+    }
+}

