@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from eagre.config import spark_interval
 from eagre.errors import SettingsError, raised
 from eagre.jvm import gateway
-from eagre.python.surroundings import DEAD_LETTERS, Surroundings, building
+from eagre.letters import Surroundings, building
 from eagre.sinks import writer
 from eagre.sources import Kafka, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from eagre.broker.topics import Offsets
     from eagre.errors import AppError
+    from eagre.letters import Position
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -55,29 +56,33 @@ class Pipeline:
         brokers: str | None = None,
         mode: Mode = "real-time",
         start: Offsets | None = None,
+        quarantine: Collection[Position] = (),
     ) -> DataFrame:
         """Build the stream of result rows, before they are encoded for the sink."""
-        streams = [
-            source.read(spark, brokers, mode, start and {t: start[t] for t in source.topics})
-            for source in self.sources
-        ]
         with building(self._surroundings(brokers)):
+            streams = [
+                source.read(
+                    spark,
+                    brokers,
+                    mode,
+                    start and {t: start[t] for t in source.topics},
+                    quarantine,
+                )
+                for source in self.sources
+            ]
             return self._checked(self.transform(*streams))
 
     def _surroundings(self, brokers: str | None) -> Surroundings:
-        first = self.sources[0]
-        settings = {
-            key.removeprefix("kafka."): value
-            for key, value in first.options.items()
-            if key.startswith("kafka.")
-        }
         return Surroundings(
             self.name,
-            first.topics[0] + DEAD_LETTERS,
-            {**settings, "bootstrap.servers": first.cluster(brokers)},
+            {
+                topic: source.client_settings(brokers)
+                for source in self.sources
+                for topic in source.topics
+            },
         )
 
-    def writer(
+    def writer(  # noqa: PLR0913  (each has a default)
         self,
         spark: SparkSession,
         *,
@@ -86,12 +91,17 @@ class Pipeline:
         mode: Mode = "real-time",
         every: str | None = None,
         start: Offsets | None = None,
+        quarantine: Collection[Position] = (),
     ) -> DataStreamWriter:
-        """Prepare the query: sources, transformation, sink, checkpoint, trigger."""
-        rows = self.rows(spark, brokers, mode, start)
+        """Prepare the query: sources, transformation, sink, checkpoint, trigger.
+
+        Records at the positions in ``quarantine`` become dead letters without being looked at.
+        """
+        rows = self.rows(spark, brokers, mode, start, quarantine)
+        with building(self._surroundings(brokers)):
+            written = writer(rows, self.sink, brokers)
         return (
-            writer(rows, self.sink, brokers)
-            .queryName(self.name)
+            written.queryName(self.name)
             .option("checkpointLocation", checkpoint)
             .trigger(**trigger(mode, every))
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eagre.errors import SettingsError
+from eagre.sinks.size import fitting
 from eagre.sources import SOURCE, Kafka
 
 if TYPE_CHECKING:
@@ -32,11 +33,12 @@ def writer(rows: DataFrame, sink: Kafka, brokers: str | None = None) -> DataStre
     }
     if len(sink.topics) == 1:
         options["topic"] = sink.topics[0]
-    return encode(rows, sink).writeStream.format("kafka").outputMode("update").options(**options)
+    records = fitting(encode(rows, sink), sink, brokers)
+    return records.writeStream.format("kafka").outputMode("update").options(**options)
 
 
 def encode(rows: DataFrame, sink: Kafka) -> DataFrame:
-    """Turn rows into the columns of Spark's Kafka sink: key, value, headers, topic."""
+    """Turn rows into the columns of Spark's Kafka sink, and their origin where they have it."""
     columns = {"value": _value(rows, sink)}
     if sink.key:
         columns["key"] = _key(rows, sink.key)
@@ -44,6 +46,8 @@ def encode(rows: DataFrame, sink: Kafka) -> DataFrame:
         columns["headers"] = rows["headers"]
     if len(sink.topics) > 1:
         columns["topic"] = _topic(rows, sink)
+    if SOURCE in rows.columns:
+        columns[SOURCE] = rows[SOURCE]
     return rows.select(*(column.alias(name) for name, column in columns.items()))
 
 
