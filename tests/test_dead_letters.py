@@ -228,13 +228,21 @@ def test_settings_of_the_cluster_stand_in_no_expression(eagre_spark):
     assert not any(canary in line for line in lines)
 
 
-def test_filters_stand_above_the_parser_and_it_parses_once(eagre_spark):
-    rows = eg.Kafka("once-in", schema="n INT, m INT").read(eagre_spark, "localhost:1")
-    kept = rows.where("n > 1 AND m > n AND _source.partition = 0")
-    plan = kept._jdf.queryExecution().optimizedPlan().toString()  # noqa: SLF001
-    assert plan.count("from_json") == 1
-    below = plan.split("accepted")[1]
-    assert "Filter" not in below, plan
+def test_filters_stand_above_the_parser_and_it_parses_once(eagre_harness, tmp_path):
+    @eg.pipeline(source=eg.Kafka("once-in", schema="n INT, m INT"), sink=eg.Kafka("once-out"))
+    def once(df):
+        return df.where("n > 1 AND m > n AND _source.partition = 0").select("n", "m")
+
+    eagre_harness.run(once, [])
+    eagre_harness._write(once, [{"n": 2, "m": 3}])  # noqa: SLF001
+    start = {"checkpoint": str(tmp_path), "brokers": eagre_harness.brokers, "mode": "available-now"}
+    query = once.start(eagre_harness.spark, start={"once-in": {0: 0}}, **start)
+    assert query.awaitTermination(30)
+    plans = query._jsq.explainInternal(True)  # noqa: SLF001
+    physical = plans.split("== Physical Plan ==")[1]
+    assert physical.count("from_json") == 1
+    assert "Filter" in physical.split("accepted")[0]
+    assert "Filter" not in physical.split("accepted")[1]
 
 
 def failing_half():
@@ -310,7 +318,7 @@ def test_rows_too_large_for_the_sink(run_in_both_modes, eagre_harness):
         name="large",
     )
     def large(df):
-        return df.select(F.repeat(F.lit("x"), F.col("n")).alias("value"), "_source")
+        return df.select(F.repeat(F.lit("x"), F.col("n")).alias("value"))
 
     box = Box(eagre_harness, "large-in")
     rows = [
@@ -341,7 +349,6 @@ def test_records_of_ten_megabytes(eagre_harness):
     bad, good = b"x" * size, json.dumps({"card": "y" * size, "n": 7}).encode()
     found = eagre_harness.run(pipeline, [GOOD, bad, good, GOOD])
     assert len(found) == 2
-    assert [record.value() == sent for record, sent in zip(box.records(), [bad, good], strict=True)]
     assert [record.value() for record in box.records()] == [bad, good]
     assert [reason.split(":")[0] for reason in box.reasons()] == ["UNPARSABLE", "TOO_LARGE"]
 

@@ -97,6 +97,11 @@ def fits(spark: SparkSession, rules: str, arguments: Sequence[Column]) -> Column
     return _letters_column(spark, "fits", rules, arguments)
 
 
+def row_by_row(df: DataFrame) -> bool:
+    """Tell whether each row is worked off before the next: nothing gathers, sorts or joins them."""
+    return bool(_letters(df.sparkSession).Columns.rowByRow(df._jdf))  # noqa: SLF001
+
+
 def _letters_column(
     spark: SparkSession, name: str, rules: str, columns: Sequence[Column]
 ) -> Column:

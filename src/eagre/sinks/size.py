@@ -27,11 +27,11 @@ def fitting(records: DataFrame, sink: Kafka, brokers: str | None) -> DataFrame:
     """
     if not surroundings().clusters:
         return records.drop(SOURCE)
-    fits = gateway.fits(records.sparkSession, _rules(sink, brokers), _arguments(records))
+    fits = gateway.fits(records.sparkSession, _rules(records, sink, brokers), _arguments(records))
     return records.withColumn(FITS, fits).where(FITS).drop(FITS, SOURCE)
 
 
-def _rules(sink: Kafka, brokers: str | None) -> str:
+def _rules(records: DataFrame, sink: Kafka, brokers: str | None) -> str:
     limit = sink.options.get("kafka.max.request.size", PRODUCERS_LIMIT)
     return json.dumps(
         {
@@ -40,6 +40,7 @@ def _rules(sink: Kafka, brokers: str | None) -> str:
             "compressed": sink.options.get("kafka.compression.type", "none") != "none",
             "topic": sink.topics[0],
             "settings": sink.client_settings(brokers),
+            "row_by_row": gateway.row_by_row(records),
         }
     )
 

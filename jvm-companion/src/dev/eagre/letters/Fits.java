@@ -27,11 +27,13 @@ public final class Fits implements Serializable {
     private transient Policy policy;
     private transient int limit;
     private transient boolean compressed;
+    private transient boolean rowByRow;
     private transient JsonNode json;
 
     /**
-     * @param rules a {@link Policy} as JSON, with {@code limit}, {@code compressed}, and the
-     *     {@code topic} and {@code settings} of the sink
+     * @param rules a {@link Policy} as JSON, with {@code limit}, {@code compressed}, the
+     *     {@code topic} and {@code settings} of the sink, and {@code row_by_row}: whether the row that
+     *     was read last is the one that a row here comes from
      */
     public Fits(String rules) {
         this.rules = rules;
@@ -41,7 +43,7 @@ public final class Fits implements Serializable {
      * @param value the value's length; -1 for null
      * @param key the key's length; -1 for null
      * @param sink the sink's topic; null for the only one
-     * @param topic where the row comes from; null if nobody knows
+     * @param topic where the row comes from; null if it does not say
      */
     public boolean fits(
             int value, int key, ArrayData headers, UTF8String sink, UTF8String topic, int partition, long offset) {
@@ -50,7 +52,8 @@ public final class Fits implements Serializable {
         if (size <= SURELY_FITS && size <= limit) return true;
         int most = Math.min(limit, topicLimit(sink == null ? json.get("topic").asText() : sink.toString()));
         if (size <= most) return true;
-        Position position = topic == null ? null : new Position(topic.toString(), partition, offset);
+        Position position = topic == null ? (rowByRow ? Watch.last() : null)
+                : new Position(topic.toString(), partition, offset);
         policy.apply("ROW_TOO_LARGE", Letter.of(position,
                 "TOO_LARGE: the row makes a record of " + size + " bytes, and the sink takes " + most));
         return false;
@@ -60,6 +63,7 @@ public final class Fits implements Serializable {
         json = Policy.read(rules);
         limit = json.get("limit").asInt();
         compressed = json.get("compressed").asBoolean();
+        rowByRow = json.get("row_by_row").asBoolean();
         policy = Policy.forThisTask(json);
     }
 

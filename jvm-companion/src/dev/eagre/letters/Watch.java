@@ -31,6 +31,11 @@ public final class Watch {
         private int partition;
         private long offset;
 
+        /** Where that row comes from. */
+        Position position() {
+            return new Position(topic.toString(), partition, offset);
+        }
+
         public void set(UTF8String topic, int partition, long offset) {
             if (!topic.equals(this.topic)) this.topic = topic.copy();
             this.partition = partition;
@@ -67,6 +72,13 @@ public final class Watch {
         return notes.computeIfAbsent(Thread.currentThread(), thread -> new Note());
     }
 
+    /** The row that the thread which asks took last; null if it took none from a source. */
+    static Position last() {
+        Watch watch = here();
+        Note note = watch == null ? null : watch.notes.get(Thread.currentThread());
+        return note == null ? null : note.position();
+    }
+
     /** The thread that asks has failed, and another one will tell. */
     public synchronized void blame() {
         if (blamed == null) blamed = notes.get(Thread.currentThread());
@@ -75,7 +87,7 @@ public final class Watch {
     private synchronized void failed(TaskContext task, Throwable error) {
         Note note = blamed != null ? blamed : notes.get(Thread.currentThread());
         if (note == null || task.isInterrupted() || !rowsFault(error)) return;
-        suspects.add(new Position(note.topic.toString(), note.partition, note.offset));
+        suspects.add(note.position());
     }
 
     /** Whether it may be the row's fault: not an outage, not a kill, and not what the user asked for. */
