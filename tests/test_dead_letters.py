@@ -238,7 +238,7 @@ def test_filters_stand_above_the_parser_and_it_parses_once(eagre_harness, tmp_pa
     start = {"checkpoint": str(tmp_path), "brokers": eagre_harness.brokers, "mode": "available-now"}
     query = once.start(eagre_harness.spark, start={"once-in": {0: 0}}, **start)
     assert query.awaitTermination(30)
-    plans = query._jsq.explainInternal(True)  # noqa: SLF001
+    plans = query._jsq.explainInternal(True)  # noqa: FBT003, SLF001
     physical = plans.split("== Physical Plan ==")[1]
     assert physical.count("from_json") == 1
     assert "Filter" in physical.split("accepted")[0]

@@ -266,7 +266,7 @@ def loudly(df):
 
 def workers(folder):
     """Workers of the processes that work in a folder."""
-    return [p for p in processes_of(folder) if "eagre_worker" in " ".join(p.cmdline())]
+    return [p for p in processes_of(folder) if "eagre_worker" in " ".join(p.info["cmdline"] or [])]
 
 
 @pytest.mark.parametrize("busy", [False, True])
