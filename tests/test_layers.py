@@ -16,6 +16,7 @@ LAYERS = [
     {"broker"},
     {"profile"},
     {"session"},
+    {"letters"},
     {"sources"},
     {"sinks", "operators", "python"},
     {"pipeline"},

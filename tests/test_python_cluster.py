@@ -122,6 +122,7 @@ def test_functions_and_state_run_on_two_executors(cli, cluster, eagre_broker, ea
     for n in range(40):
         row = json.dumps({"key": f"k{n % 8}", "n": n})
         producer.produce("cluster-in", row, partition=n % 2)
+    producer.produce("cluster-in", "{ not JSON", partition=1)
     producer.flush()
     settings = ("spark.executor.memory=512m", "spark.executor.cores=2", "spark.cores.max=4")
     options = " ".join(f"--conf {setting}" for setting in settings)
@@ -138,6 +139,9 @@ def test_functions_and_state_run_on_two_executors(cli, cluster, eagre_broker, ea
             time.sleep(1)
             found = eagre_harness.records("cluster-out", {0: 0})
         rows = [json.loads(record.value()) for record in found]
+        letters = "cluster-in.dlq"
+        wait_until(lambda: letters in eagre_harness.topics.names(), 20, "there is no dead letter")
+        wait_until(lambda: eagre_harness.topics.ends([letters])[letters][0] == 1, 20, "it is empty")
     finally:
         for child in psutil.Process(process.pid).children(recursive=True):
             child.kill()

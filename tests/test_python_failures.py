@@ -10,6 +10,7 @@ import pytest
 
 import eagre as eg
 from conftest import processes_of
+from eagre.jvm import gateway
 from eagre.waiting import wait_until
 from processors import Loses
 
@@ -75,8 +76,7 @@ def test_rows_may_be_dropped_and_are_counted(run_pipeline, eagre_spark):
 
     found = run_pipeline(mapped("odd", odd, on_error="drop"), ROWS[:100])
     assert len(found) == 50
-    counts = eagre_spark._jvm.dev.eagre.python.Counters.all()  # noqa: SLF001
-    assert counts["odd/dropped"] >= 50
+    assert gateway.row_counts(eagre_spark)["odd/dropped"] >= 50
 
 
 def test_the_query_may_be_told_to_fail(run_pipeline):
@@ -266,7 +266,7 @@ def loudly(df):
 
 def workers(folder):
     """Workers of the processes that work in a folder."""
-    return [p for p in processes_of(folder) if "eagre_worker" in " ".join(p.cmdline())]
+    return [p for p in processes_of(folder) if "eagre_worker" in " ".join(p.info["cmdline"] or [])]
 
 
 @pytest.mark.parametrize("busy", [False, True])

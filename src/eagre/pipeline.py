@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from eagre.config import spark_interval
 from eagre.errors import SettingsError, raised
 from eagre.jvm import gateway
-from eagre.python.surroundings import DEAD_LETTERS, Surroundings, building
+from eagre.letters import Surroundings, building
 from eagre.sinks import Database, writer
 from eagre.sources import Kafka, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from eagre.broker.topics import Offsets
     from eagre.errors import AppError
+    from eagre.letters import Position
     from eagre.sinks import Gate
 
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -63,26 +64,30 @@ class Pipeline:
         brokers: str | None = None,
         mode: Mode = "real-time",
         start: Offsets | None = None,
+        quarantine: Collection[Position] = (),
     ) -> DataFrame:
         """Build the stream of result rows, before they are encoded for the sink."""
-        streams = [
-            source.read(spark, brokers, mode, start and {t: start[t] for t in source.topics})
-            for source in self.sources
-        ]
         with building(self._surroundings(brokers)):
+            streams = [
+                source.read(
+                    spark,
+                    brokers,
+                    mode,
+                    start and {t: start[t] for t in source.topics},
+                    quarantine,
+                )
+                for source in self.sources
+            ]
             return self._checked(self.transform(*streams))
 
     def _surroundings(self, brokers: str | None) -> Surroundings:
-        first = self.sources[0]
-        settings = {
-            key.removeprefix("kafka."): value
-            for key, value in first.options.items()
-            if key.startswith("kafka.")
-        }
         return Surroundings(
             self.name,
-            first.topics[0] + DEAD_LETTERS,
-            {**settings, "bootstrap.servers": first.cluster(brokers)},
+            {
+                topic: source.client_settings(brokers)
+                for source in self.sources
+                for topic in source.topics
+            },
         )
 
     def writer(  # noqa: PLR0913  (what a query is made of)
@@ -96,16 +101,21 @@ class Pipeline:
         start: Offsets | None = None,
         gate: Gate | None = None,
         topic_ids: Mapping[str, str] | None = None,
+        quarantine: Collection[Position] = (),
     ) -> DataStreamWriter:
         """Prepare the query: sources, transformation, sink, checkpoint, trigger.
 
-        A sink that asks for exactly once needs the gate that ``delivery.begin`` opens.
+        A sink that asks for exactly once needs the gate that ``delivery.begin`` opens. Records at
+        the positions in ``quarantine`` become dead letters without being looked at.
         """
-        rows = self.rows(spark, brokers, mode, start)
+        rows = self.rows(spark, brokers, mode, start, quarantine)
         aligned = self.sources[0].aligned
+        with building(self._surroundings(brokers)):
+            written = writer(
+                rows, self.sink, brokers, gate=gate, aligned=aligned, topic_ids=topic_ids
+            )
         return (
-            writer(rows, self.sink, brokers, gate=gate, aligned=aligned, topic_ids=topic_ids)
-            .queryName(self.name)
+            written.queryName(self.name)
             .option("checkpointLocation", checkpoint)
             .trigger(**trigger(mode, every or self.default_every(mode)))
         )

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from eagre.config import spark_interval, timestamp_ms
 from eagre.errors import SettingsError
+from eagre.jvm import gateway
+from eagre.letters import OnError, check_on_error, policy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from eagre.broker.topics import Offsets
+    from eagre.letters import Position
 
 Format = Literal["json", "string", "bytes"]
 Mode = Literal["real-time", "micro-batch", "available-now"]
@@ -63,6 +66,9 @@ class Kafka:
             is read from the record's key, unless the schema has it.
         headers: Read the record's headers into a ``headers`` column. A sink writes such a column
             whenever the row has one.
+        on_error: What becomes of a record that cannot be parsed and, in a sink, of a row that is
+            too large for it: ``dead-letter`` (to the topic ``SOURCE.dlq``), ``drop`` (counted, and
+            in the log) or ``fail`` (the query ends).
         event_time: The timestamp column that the watermark goes by.
         watermark: How much disorder to wait for: ``"10 seconds"``. Goes with ``event_time``.
         starting: Where a fresh checkpoint begins: ``earliest``, ``latest``, or an ISO 8601 time.
@@ -83,6 +89,7 @@ class Kafka:
     format: Format = "json"
     key: str | None = None
     headers: bool = False
+    on_error: OnError = "dead-letter"
     event_time: str | None = None
     watermark: str | None = None
     starting: str | None = None
@@ -102,6 +109,7 @@ class Kafka:
                 "FORMAT_UNKNOWN",
                 f"topic {self.name!r} must be json, string or bytes, not {self.format!r}.",
             )
+        check_on_error(self.on_error)
         if bool(self.watermark) != bool(self.event_time):
             raise SettingsError(
                 "WATERMARK_AND_EVENT_TIME",
@@ -151,21 +159,24 @@ class Kafka:
         brokers: str | None = None,
         mode: Mode = "real-time",
         start: Offsets | None = None,
+        quarantine: Collection[Position] = (),
     ) -> DataFrame:
         """Read the topic as a stream of rows: the schema's columns, and ``_source``.
 
-        A value that cannot be parsed, or a field of a wrong type, gives nulls.
+        A value that cannot be parsed, if only for a field of a wrong type, gives no row:
+        ``on_error`` says what becomes of it.
 
         Args:
             spark: A session made by ``eg.session()`` or through ``eg.configure``.
             brokers: The cluster, if not the declared one.
             mode: Options that real time refuses are left out there.
             start: Where a fresh checkpoint begins, if not at ``starting``.
+            quarantine: Records that become dead letters without being looked at.
         """
         reader = spark.readStream.format("kafka").options(**self.reader_options(brokers, mode))
         if start is not None:
             reader = reader.option("startingOffsets", json.dumps(start))
-        rows = self._parsed(reader.load()).select(*self._columns())
+        rows = self._accepted(reader.load(), brokers, quarantine).select(*self._columns())
         if self.event_time and self.watermark:
             return rows.withWatermark(self.event_time, spark_interval(self.watermark))
         return rows
@@ -176,8 +187,8 @@ class Kafka:
         """Give the options of Spark's Kafka source for a mode."""
         options = {
             **self._starting_options(),
-            "includeHeaders": str(self.headers).lower(),
             **self.options,
+            "includeHeaders": "true",
             "kafka.bootstrap.servers": self.cluster(brokers),
             "subscribe": ",".join(self.topics),
         }
@@ -206,6 +217,15 @@ class Kafka:
             )
         return found
 
+    def client_settings(self, brokers: str | None = None) -> dict[str, str]:
+        """Give the settings of Kafka's own client; secrets may be among them."""
+        stated = {
+            key.removeprefix("kafka."): value
+            for key, value in self.options.items()
+            if key.startswith("kafka.")
+        }
+        return {**stated, "bootstrap.servers": self.cluster(brokers)}
+
     def _columns(self) -> list[Column]:
         from pyspark.sql import functions as F
 
@@ -220,20 +240,36 @@ class Kafka:
     def _values(self) -> list[Column]:
         from pyspark.sql import functions as F
 
-        if self.format == "bytes":
-            return [F.col("value")]
-        if self.format == "string":
-            return [F.col("value").cast("string").alias("value")]
-        return [F.col(PARSED).getField(name).alias(name) for name in self.parsed_schema().names]
+        names = self.parsed_schema().names if self.format == "json" else ["value"]
+        return [F.col(PARSED).getField(name).alias(name) for name in names]
 
-    def _parsed(self, records: DataFrame) -> DataFrame:
-        """Parse a JSON value once, in a step of its own: Spark would do so for every column."""
+    def _accepted(
+        self, records: DataFrame, brokers: str | None, quarantine: Collection[Position]
+    ) -> DataFrame:
+        """Parse each value once and keep those that can be; the others go by ``on_error``."""
         from pyspark.sql import functions as F
 
-        if self.format != "json":
-            return records
-        value = F.from_json(F.col("value").cast("string"), self.parsed_schema())
-        return records.withColumn(PARSED, value)
+        clusters = dict.fromkeys(self.topics, self.client_settings(brokers))
+        rules = {
+            **policy(self.on_error, clusters),
+            "format": self.format,
+            "quarantine": sorted(at for at in quarantine if at[0] in self.topics),
+        }
+        origin = ["value", "key", "headers", "topic", "partition", "offset"]
+        record = [self._parsed(), *map(F.col, origin)]
+        accepted = gateway.accepted(records.sparkSession, json.dumps(rules), record)
+        kept = ["key", "headers", "topic", "partition", "offset", "timestamp"]
+        return records.select(accepted.alias(PARSED), *kept).where(F.col(PARSED).isNotNull())
+
+    def _parsed(self) -> Column:
+        from pyspark.sql import functions as F
+
+        if self.format == "bytes":
+            return F.struct("value")
+        text = F.col("value").cast("string")
+        if self.format == "string":
+            return F.struct(text.alias("value"))
+        return F.from_json(text, self.parsed_schema(), {"mode": "FAILFAST"})
 
     def parsed_schema(self) -> StructType:
         """Give the schema as Spark's type.

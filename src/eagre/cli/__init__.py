@@ -13,6 +13,7 @@ from eagre.cli.broker import broker
 from eagre.cli.check import advise, check, explain, size
 from eagre.cli.checkpoint import checkpoint
 from eagre.cli.demo import demo
+from eagre.cli.dlq import dlq
 from eagre.cli.doctor import doctor
 from eagre.cli.jars import jars
 from eagre.cli.run import run
@@ -40,6 +41,7 @@ COMMANDS = (
     check,
     checkpoint,
     demo,
+    dlq,
     doctor,
     explain,
     jars,

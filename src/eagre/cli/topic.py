@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _QUEUE_FULL_WAIT = 0.1
 
 
-def _cluster(command: Callable[..., None]) -> Callable[..., None]:
+def cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command say which cluster."""
     brokers = click.option(
         "--brokers",
         envvar="EAGRE_BROKERS",
@@ -42,10 +43,10 @@ def topic() -> None:
 
 
 @topic.command("list")
-@_cluster
+@cluster
 def list_(brokers: str | None, config: Path | None) -> None:
     """List topics with their partitions and records."""
-    topics = _topics(brokers, config)
+    topics = topics_of(brokers, config)
     names = topics.names()
     described, begins, ends = topics.describe(names), topics.begins(names), topics.ends(names)
     rows = [
@@ -59,7 +60,7 @@ def list_(brokers: str | None, config: Path | None) -> None:
 @click.argument("name")
 @click.option("--partitions", default=1, show_default=True, type=click.IntRange(1))
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A topic setting.")
-@_cluster
+@cluster
 def create(
     name: str,
     partitions: int,
@@ -69,7 +70,7 @@ def create(
 ) -> None:
     """Create a topic."""
     pairs = dict(_pair(setting) for setting in settings)
-    _topics(brokers, config).create(name, partitions, pairs)
+    topics_of(brokers, config).create(name, partitions, pairs)
     say(f"created topic {name!r} with {counted(partitions, 'partition')}")
 
 
@@ -85,7 +86,7 @@ def create(
     help="Where to begin.",
 )
 @click.option("--keys", is_flag=True, help="Print the key and a tab before the value.")
-@_cluster
+@cluster
 def tail(
     name: str,
     count: int | None,
@@ -95,7 +96,7 @@ def tail(
     config: Path | None,
 ) -> None:
     """Print records as they arrive, until Ctrl-C."""
-    topics = _topics(brokers, config)
+    topics = topics_of(brokers, config)
     begin = topics.begins([name]) if start == "earliest" else topics.ends([name])
     for number, record in enumerate(_records(topics, name, begin[name]), 1):
         key = f"{_text(record.key())}\t" if keys else ""
@@ -109,7 +110,7 @@ def tail(
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--key", metavar="FIELD", help="Key each record by this field of its JSON object.")
 @click.option("--rate", type=float, help="Records per second; as fast as possible if not given.")
-@_cluster
+@cluster
 def produce(
     name: str,
     file: Iterable[bytes],
@@ -119,7 +120,7 @@ def produce(
     config: Path | None,
 ) -> None:
     """Write each line of FILE (standard input if none) as one record."""
-    topics = _topics(brokers, config)
+    topics = topics_of(brokers, config)
     topics.require(name)
     sender = Sender(topics)
     began = time.monotonic()
@@ -135,12 +136,12 @@ def produce(
 @topic.command()
 @click.argument("checkpoint", required=False)
 @click.option("--group", help="Of a consumer group instead of a pipeline's checkpoint.")
-@_cluster
+@cluster
 def lag(
     checkpoint: str | None, group: str | None, brokers: str | None, config: Path | None
 ) -> None:
     """Show how far behind a pipeline's committed offsets are (CHECKPOINT: folder or name)."""
-    topics = _topics(brokers, config)
+    topics = topics_of(brokers, config)
     positions = _group_positions(topics, group) if group else _checkpoint_positions(checkpoint)
     rows = []
     for of, offsets in positions.items():
@@ -160,16 +161,22 @@ class Sender:
     def __init__(self, topics: Topics) -> None:
         from confluent_kafka import Producer
 
-        settings = {**topics.client_settings, "partitioner": "murmur2_random", "linger.ms": 5}
-        self._producer: Any = Producer(settings)
+        settings = {"partitioner": "murmur2_random", "linger.ms": 5, "message.max.bytes": 1 << 27}
+        self._producer: Any = Producer({**topics.client_settings, **settings})
         self._error: Any = None
         self.acknowledged = 0
 
-    def send(self, topic: str, key: bytes | None, value: bytes) -> None:
-        """Hand over one record, waiting while the queue is full."""
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        **extras: Any,  # noqa: ANN401  (as librdkafka takes them)
+    ) -> None:
+        """Hand over one record, waiting while the queue is full; headers, partition are extras."""
         while True:
             try:
-                self._producer.produce(topic, value, key, on_delivery=self._delivered)
+                self._producer.produce(topic, value, key, on_delivery=self._delivered, **extras)
             except BufferError:
                 self._producer.poll(_QUEUE_FULL_WAIT)
             else:
@@ -195,7 +202,8 @@ class Sender:
             )
 
 
-def _topics(brokers: str | None, config: Path | None) -> Topics:
+def topics_of(brokers: str | None, config: Path | None) -> Topics:
+    """Give the topics of the cluster that a command names, or of the embedded broker that runs."""
     address = brokers or registry.the_running_one(project_dir() / "broker").address
     lines = config.read_text().splitlines() if config else []
     settings = dict(_pair(line) for line in map(str.strip, lines) if line and line[0] not in "#!")

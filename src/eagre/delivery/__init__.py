@@ -3,5 +3,6 @@
 from eagre.delivery.checkpoint import Binding, Checkpoint
 from eagre.delivery.exactly import begin
 from eagre.delivery.ledger import Ledger
+from eagre.delivery.quarantine import Quarantine
 
-__all__ = ["Binding", "Checkpoint", "Ledger", "begin"]
+__all__ = ["Binding", "Checkpoint", "Ledger", "Quarantine", "begin"]

@@ -171,6 +171,54 @@ def upserted(spark: SparkSession) -> int | None:
     return int(spark._jvm.dev.eagre.sinks.Upserts.written())  # type: ignore[union-attr]  # noqa: SLF001
 
 
+def accepted(spark: SparkSession, rules: str, record: Sequence[Column]) -> Column:
+    """Give the columns of a record's value as a struct; null where the rules dealt with it."""
+    return _letters_column(spark, "accepted", rules, record)
+
+
+def fits(spark: SparkSession, rules: str, arguments: Sequence[Column]) -> Column:
+    """Tell whether a record is small enough for the sink; the rules deal with one that is not."""
+    return _letters_column(spark, "fits", rules, arguments)
+
+
+def row_by_row(df: DataFrame) -> bool:
+    """Tell whether each row is worked off before the next: nothing gathers, sorts or joins them."""
+    return bool(_letters(df.sparkSession).Columns.rowByRow(df._jdf))  # noqa: SLF001
+
+
+def _letters_column(
+    spark: SparkSession, name: str, rules: str, columns: Sequence[Column]
+) -> Column:
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    given = spark._jvm.java.util.ArrayList()  # type: ignore[union-attr]  # noqa: SLF001
+    for column in columns:
+        given.add(column._jc)  # noqa: SLF001
+    return ClassicColumn(getattr(_letters(spark).Columns, name)(rules, given))
+
+
+def row_counts(spark: SparkSession) -> dict[str, int]:
+    """How many rows were dropped or dead-lettered in the driver's JVM, by ``pipeline/fate``."""
+    return {str(name): int(count) for name, count in _letters(spark).Counters.all().items()}
+
+
+def suspects(spark: SparkSession, pipeline: str | None = None) -> list[tuple[str, int, int]]:
+    """Give the rows that tasks failed at, as topic, partition and offset, the oldest first.
+
+    Outages, kills and failures that the user asked for (``on_error="fail"``) are left out.
+    """
+    return [
+        (str(topic), int(partition), int(offset))
+        for name, topic, partition, offset in _letters(spark).Suspects.all()
+        if pipeline in (None, name)
+    ]
+
+
+def _letters(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j package proxy)
+    companion(spark, "Companion")
+    return spark._jvm.dev.eagre.letters  # type: ignore[union-attr]  # noqa: SLF001
+
+
 def drain(spark: SparkSession, query: StreamingQuery) -> None:
     """Let the running epoch or micro-batch end and commit; start no other."""
     companion(spark, "SparkInternals").drain(_java_query(query))

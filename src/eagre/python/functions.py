@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from eagre.config import interval_ms, megabytes
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
+from eagre.letters import OnError, check_on_error, policy, surroundings
 from eagre.python.shipping import interpreter, is_local, pickled
-from eagre.python.surroundings import DEAD_LETTERS, surroundings
 from eagre.sources import SOURCE
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-OnError = Literal["dead-letter", "drop", "fail"]
 Kind = Literal["map", "flat", "batch", "state"]
 
 WATERMARK = "spark.watermarkDelayMs"
@@ -48,11 +47,7 @@ class Limits:
     def __post_init__(self) -> None:
         interval_ms(self.timeout)
         megabytes(self.memory)
-        if self.on_error not in get_args(OnError):
-            raise SettingsError(
-                "ON_ERROR_UNKNOWN",
-                f"on_error must be one of {', '.join(get_args(OnError))}, not {self.on_error!r}.",
-            )
+        check_on_error(self.on_error)
 
 
 class Function:
@@ -249,18 +244,14 @@ def _fields(df: DataFrame, made: StructType) -> list[Column]:
 
 def options(spark: SparkSession, kind: Kind, limits: Limits) -> str:
     """Say how a function is to be run; ``Options.java`` reads it."""
-    here = surroundings()
     python, path = interpreter(spark)
-    letters = {"topic": here.dead_letters, "suffix": DEAD_LETTERS, "settings": dict(here.settings)}
     told = {
+        **policy(limits.on_error, surroundings().clusters),
         "kind": kind,
-        "pipeline": here.pipeline,
         "python": python,
         "path": path,
         "timeout_ms": interval_ms(limits.timeout),
         "memory_mb": megabytes(limits.memory),
-        "on_error": limits.on_error,
-        "dead_letters": letters if here.dead_letters else None,
     }
     text = json.dumps(told)
     if is_local(spark):

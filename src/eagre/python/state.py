@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
-from eagre.python.functions import Limits, OnError, options, row_type
+from eagre.python.functions import Limits, options, row_type
 from eagre.python.shipping import pickled
 from eagre.sources import SOURCE
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql.group import GroupedData
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
     from pyspark.sql.types import StructType
+
+    from eagre.letters import OnError
 
 TimeMode = Literal["none", "processing-time", "event-time"]
 

@@ -16,11 +16,13 @@ import threading
 import time
 import traceback
 from dataclasses import dataclass, field
+from functools import cached_property
 from queue import Queue
 from typing import TYPE_CHECKING, Any, TextIO
 
 from eagre.config import interval_ms
-from eagre.delivery import Checkpoint, Ledger, begin
+from eagre.delivery import Checkpoint, Ledger, Quarantine, begin
+from eagre.delivery.quarantine import DEATHS
 from eagre.errors import CheckpointError, EagreError, PipelineFailed, SettingsError
 from eagre.jvm import gateway
 from eagre.pipeline import Pipeline, started
@@ -147,6 +149,7 @@ def run(spec: RunSpec, parent: Parent) -> None:
                 f"the JVM of pipeline {pipeline.name!r} ended without a word: it was killed, by "
                 "hand or for its memory, or it crashed.",
             ) from error
+        query.blame()
         problem = f"pipeline {pipeline.name!r} failed: {gateway.reason(error)}"
         raise PipelineFailed("QUERY_FAILED", problem) from error
 
@@ -209,6 +212,21 @@ class Run:
     started: float = field(default_factory=time.monotonic)
     ledger: Ledger | None = None
 
+    @cached_property
+    def quarantine(self) -> Quarantine:
+        """The records that killed their task before."""
+        return Quarantine(self.checkpoint.path)
+
+    def blame(self) -> None:
+        """After a failure: note the records that tasks failed at; twice, and they are left out."""
+        for topic, partition, offset in self.quarantine.blame(
+            gateway.suspects(self.spark, self.pipeline.name)
+        ):
+            self.parent.say(
+                f"the record {topic}/{partition}/{offset} failed {DEATHS} times: from now on it is "
+                "left out, and goes to the dead letters"
+            )
+
     def start(self, brokers: str | None) -> StreamingQuery:
         """Build and start the query; errors of the user's function name its line."""
         gate, sink = None, self.pipeline.sink
@@ -233,6 +251,7 @@ class Run:
                 start=self.ground.start,
                 gate=gate,
                 topic_ids=self.ground.topic_ids,
+                quarantine=self.quarantine.positions,
             )
         except EagreError:
             raise

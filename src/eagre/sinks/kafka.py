@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
+from eagre.sinks.size import fitting
 from eagre.sources import SOURCE, Kafka
 
 if TYPE_CHECKING:
@@ -72,11 +73,12 @@ def writer(
         _require_durable(sink)
         options |= EXACTLY_ONCE_OPTIONS
         rows = _gated(rows, gate, aligned)
-    return encode(rows, sink).writeStream.format("kafka").outputMode("update").options(**options)
+    records = fitting(encode(rows, sink), sink, brokers)
+    return records.writeStream.format("kafka").outputMode("update").options(**options)
 
 
 def encode(rows: DataFrame, sink: Kafka) -> DataFrame:
-    """Turn rows into the columns of Spark's Kafka sink: key, value, headers, topic."""
+    """Turn rows into the columns of Spark's Kafka sink, and their origin where they have it."""
     columns = {"value": _value(rows, sink)}
     if sink.key:
         columns["key"] = _key(rows, sink.key)
@@ -85,6 +87,8 @@ def encode(rows: DataFrame, sink: Kafka) -> DataFrame:
         columns["headers"] = headers
     if len(sink.topics) > 1:
         columns["topic"] = _topic(rows, sink)
+    if SOURCE in rows.columns:
+        columns[SOURCE] = rows[SOURCE]
     return rows.select(*(column.alias(name) for name, column in columns.items()))
 
 

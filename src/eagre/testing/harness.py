@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 EPOCH = "2 seconds"
 TIMEOUT_SECONDS = 60
+LARGEST_RECORD = 1 << 27
 AFTERWARDS = 3
 """Batches without rows after which a query that goes on by itself has nothing left to do."""
 
@@ -152,7 +153,8 @@ class Harness:
     def _write(self, pipeline: Pipeline, rows: Any) -> None:  # noqa: ANN401  (as run takes them)
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": self.brokers, "partitioner": "murmur2_random"})
+        settings = {"partitioner": "murmur2_random", "message.max.bytes": LARGEST_RECORD}
+        producer = Producer({"bootstrap.servers": self.brokers, **settings})
         first = pipeline.sources[0]
         by_topic = rows if isinstance(rows, dict) else {first.topics[0]: rows}
         for topic, items in by_topic.items():

@@ -83,7 +83,7 @@ def crash_loop(facts: Facts) -> Iterator[Found]:
 
     In a stream that is a loop: the query dies, starts again before the row, and dies. The `try_`
     functions give null instead; `F.when(b != 0, a / b)` guards a division. Rows that `eg.Kafka`
-    parses never raise: a field that does not fit its type is null.
+    cannot parse never raise: they become dead letters.
     """
     if not facts.on("spark.sql.ansi.enabled", default=True):
         return

@@ -84,6 +84,7 @@ final class Conversation extends AbstractIterator<Object> {
             }
             finish(null);
         } catch (Throwable error) {
+            failures.upstream();
             finish(error);
         }
     }
@@ -143,7 +144,9 @@ final class Conversation extends AbstractIterator<Object> {
 
     @Override
     public Object next() {
-        return answers.poll();
+        Object row = answers.poll();
+        if (failures.knowsSource()) failures.handOn(origin((JoinedRow) row));
+        return row;
     }
 
     /** Waits for the next message of the worker. */
@@ -189,8 +192,11 @@ final class Conversation extends AbstractIterator<Object> {
     }
 
     private void report(InternalRow row, String reason) {
-        int place = passed + arguments.length;
-        failures.report(reason, failures.knowsSource() ? row.getStruct(place, failures.sourceFields()) : null);
+        failures.report(reason, failures.knowsSource() ? origin(row) : null);
+    }
+
+    private InternalRow origin(InternalRow row) {
+        return row.getStruct(passed + arguments.length, failures.sourceFields());
     }
 
     /** A frame is answered: sends the next, or ends. */
@@ -256,6 +262,5 @@ final class Conversation extends AbstractIterator<Object> {
     private void end() {
         Readers.stop(reader);
         if (worker != null) Workers.discard(worker);
-        failures.close();
     }
 }

@@ -1,30 +1,40 @@
 package dev.eagre.python;
 
-import org.apache.spark.SparkException;
+import dev.eagre.letters.Letter;
+import dev.eagre.letters.Policy;
+import dev.eagre.letters.Position;
+import dev.eagre.letters.Watch;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
+import org.apache.spark.unsafe.types.UTF8String;
 
-/** What becomes of rows that a function could not handle: the rule that the user chose. */
+/** What becomes of rows that a function could not handle, by the rule that the user chose. */
 final class Failures {
-    private static final Logger LOG = LoggerFactory.getLogger("dev.eagre.python");
-    private static final long LOG_EVERY_NANOS = 1_000_000_000L;
-
-    private final Options options;
+    private final Policy policy;
     private final String functions;
     private final StructType source;
-    private final DeadLetters letters;
-    private long logged = System.nanoTime() - LOG_EVERY_NANOS;
-    private long unlogged;
+    private final int[] places;
+    private Watch.Note note;
+    private boolean watched;
 
     Failures(Options options, String functions, DataType source) {
-        this.options = options;
         this.functions = functions;
         this.source = source instanceof StructType struct ? struct : null;
-        boolean sends = options.onError().equals("dead-letter") && options.hasDeadLetters();
-        letters = sends ? new DeadLetters(options) : null;
+        places = places(this.source);
+        policy = new Policy(options.json);
+    }
+
+    /** Where topic, partition and offset stand in a row's origin; null if they do not. */
+    private static int[] places(StructType source) {
+        if (source == null) return null;
+        int[] found = new int[3];
+        String[] names = {"topic", "partition", "offset"};
+        for (int i = 0; i < names.length; i++) {
+            if (source.getFieldIndex(names[i]).isEmpty()) return null;
+            found[i] = source.fieldIndex(names[i]);
+        }
+        return found;
     }
 
     boolean knowsSource() {
@@ -42,55 +52,48 @@ final class Failures {
 
     /** Applies the rule to a row. */
     void report(String reason, InternalRow origin) {
-        String position = position(origin);
-        String told = reason + (position.isEmpty() ? "" : " for the record " + position);
-        if (options.onError().equals("fail")) {
-            Readers.rethrow(new SparkException("PYTHON_FUNCTION_FAILED: " + told));
-        }
-        Counters.add(options.pipeline(), letters == null ? "dropped" : "dead-lettered");
-        if (letters == null) {
-            warn(told + "; the row is dropped");
-            return;
-        }
-        String topic = options.deadLetters(position.isEmpty() ? null : position.split("/")[0]);
-        letters.send(topic, reason, position);
-        warn(told + "; it is noted in " + topic);
+        policy.apply("PYTHON_FUNCTION_FAILED", Letter.of(position(origin), reason));
     }
 
-    /** Says something at most once a second, and how much was left unsaid. */
     void warn(String text) {
-        long now = System.nanoTime();
-        if (now - logged < LOG_EVERY_NANOS) {
-            unlogged++;
-            return;
-        }
-        LOG.warn("[{}] {}{}", options.pipeline(), text, unlogged > 0 ? " (and " + unlogged + " more)" : "");
-        logged = now;
-        unlogged = 0;
+        policy.warn(text);
     }
 
     /** Makes sure that what was sent has arrived, before the epoch ends. */
     void flush() {
-        if (unlogged > 0) {
-            LOG.warn("[{}] and {} more", options.pipeline(), unlogged);
-            unlogged = 0;
-        }
-        if (letters != null) letters.flush();
+        policy.flush();
     }
 
-    void close() {
-        if (letters != null) letters.close();
+    /** Notes the row that the task goes on with, in case that it fails there. */
+    void handOn(InternalRow origin) {
+        if (!known(origin)) return;
+        if (note == null && !watched) begin();
+        if (note != null) note.set(origin.getUTF8String(places[0]), origin.getInt(places[1]), origin.getLong(places[2]));
     }
 
-    /** Where a row comes from: topic/partition/offset. */
-    private String position(InternalRow origin) {
-        if (origin == null || source == null) return "";
-        StringBuilder text = new StringBuilder();
-        for (String field : new String[] {"topic", "partition", "offset"}) {
-            int place = source.getFieldIndex(field).isDefined() ? source.fieldIndex(field) : -1;
-            if (place < 0 || origin.isNullAt(place)) return "";
-            text.append(text.isEmpty() ? "" : "/").append(origin.get(place, source.apply(place).dataType()));
+    private void begin() {
+        Watch watch = Watch.here();
+        note = watch == null ? null : watch.mine();
+        watched = true;
+    }
+
+    /** A row could not be read: it is not one that was handed on. */
+    void upstream() {
+        Watch watch = Watch.here();
+        if (watch != null) watch.blame();
+    }
+
+    private boolean known(InternalRow origin) {
+        if (origin == null || places == null) return false;
+        for (int place : places) {
+            if (origin.isNullAt(place)) return false;
         }
-        return text.toString();
+        return true;
+    }
+
+    private Position position(InternalRow origin) {
+        if (!known(origin)) return null;
+        UTF8String topic = origin.getUTF8String(places[0]);
+        return new Position(topic.toString(), origin.getInt(places[1]), origin.getLong(places[2]));
     }
 }

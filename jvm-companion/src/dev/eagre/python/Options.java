@@ -1,14 +1,11 @@
 package dev.eagre.python;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 
 /** How functions are run: the interpreter, its limits, and what becomes of rows that fail. */
 final class Options {
@@ -63,30 +60,5 @@ final class Options {
 
     long timeoutNanos() {
         return json.get("timeout_ms").asLong() * 1_000_000;
-    }
-
-    /** {@code dead-letter}, {@code drop} or {@code fail}. */
-    String onError() {
-        return json.get("on_error").asText();
-    }
-
-    boolean hasDeadLetters() {
-        return json.path("dead_letters").isObject();
-    }
-
-    /** The topic for a row that failed; its source topic is null if nobody knows it. */
-    String deadLetters(String source) {
-        JsonNode letters = json.get("dead_letters");
-        return source == null ? letters.get("topic").asText() : source + letters.get("suffix").asText();
-    }
-
-    /** The settings of the producer that writes them. */
-    Map<String, Object> producer() {
-        Map<String, Object> settings = new LinkedHashMap<>();
-        json.path("dead_letters")
-                .path("settings")
-                .properties()
-                .forEach(entry -> settings.put(entry.getKey(), entry.getValue().asText()));
-        return settings;
     }
 }

@@ -394,7 +394,6 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private void end() {
         if (worker != null) Workers.discard(worker);
         worker = null;
-        failures.close();
     }
 
     private static byte[] bytes(Row row) {

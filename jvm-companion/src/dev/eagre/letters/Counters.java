@@ -1,4 +1,4 @@
-package dev.eagre.python;
+package dev.eagre.letters;
 
 import java.util.Map;
 import java.util.TreeMap;

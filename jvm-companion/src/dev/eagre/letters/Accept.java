@@ -1,0 +1,188 @@
+package dev.eagre.letters;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.Serializable;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback;
+import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.collection.immutable.IndexedSeq;
+import scala.collection.immutable.Seq;
+
+/**
+ * The columns of a record's value, as a struct; null if there are none, which by then is dealt with:
+ * sent as a dead letter, dropped with a count, or a failure of the query.
+ *
+ * <p>Its children are the parsed value, then value, key, headers, topic, partition and offset. It
+ * evaluates the first one itself, to catch what the parser throws. It says that it is not
+ * deterministic, so that Spark evaluates it once for each record and moves no filter below it.
+ */
+public final class Accept extends Expression implements CodegenFallback, Serializable {
+    private static final int PARSED = 0;
+    private static final int VALUE = 1;
+    private static final int KEY = 2;
+    private static final int HEADERS = 3;
+    private static final int TOPIC = 4;
+    private static final int PARTITION = 5;
+    private static final int OFFSET = 6;
+
+    private final Rules rules;
+    private final Seq<Expression> children;
+    private transient Expression[] parts;
+    private transient String format;
+    private transient Set<Position> quarantine;
+    private transient Policy policy;
+    private transient Watch.Note note;
+
+    /** What it goes by, as JSON; client settings are in it, which no plan may show. */
+    public record Rules(String json, Suspects suspects) implements Serializable {
+        @Override
+        public String toString() {
+            return "rules";
+        }
+    }
+
+    /** Spark's trees copy nodes through their public constructor. */
+    public Accept(Rules rules, Seq<Expression> children) {
+        this.rules = rules;
+        this.children = children;
+    }
+
+    @Override
+    public Object eval(InternalRow row) {
+        if (parts == null) begin();
+        UTF8String topic = (UTF8String) parts[TOPIC].eval(row);
+        int partition = (Integer) parts[PARTITION].eval(row);
+        long offset = (Long) parts[OFFSET].eval(row);
+        if (note != null) note.set(topic, partition, offset);
+        if (!quarantine.isEmpty() && quarantine.contains(new Position(topic.toString(), partition, offset))) {
+            policy.send(letter(row, "QUARANTINED: tasks failed at this record"));
+            return null;
+        }
+        String fault = fault((byte[]) parts[VALUE].eval(row));
+        if (fault == null) {
+            try {
+                Object parsed = parts[PARSED].eval(row);
+                if (parsed != null) return parsed;
+                fault = "the parser gave nothing";
+            } catch (Exception | StackOverflowError error) {
+                fault = Json.reason(error);
+            }
+        }
+        policy.apply("RECORD_REFUSED", letter(row, "UNPARSABLE: " + fault));
+        return null;
+    }
+
+    private String fault(byte[] value) {
+        return switch (format) {
+            case "json" -> Json.fault(value);
+            case "string" -> value == null || Json.utf8(value) ? null : Json.NOT_UTF8;
+            default -> null;
+        };
+    }
+
+    private void begin() {
+        JsonNode json = Policy.read(rules.json());
+        format = json.get("format").asText();
+        quarantine = new HashSet<>();
+        for (JsonNode one : json.get("quarantine")) {
+            quarantine.add(new Position(one.get(0).asText(), one.get(1).asInt(), one.get(2).asLong()));
+        }
+        policy = Policy.forThisTask(json);
+        Watch watch = Watch.begin(rules.suspects());
+        note = watch == null ? null : watch.mine();
+        parts = new Expression[children.size()];
+        for (int i = 0; i < parts.length; i++) {
+            parts[i] = children.apply(i);
+        }
+    }
+
+    private Letter letter(InternalRow row, String reason) {
+        Position position = new Position(
+                parts[TOPIC].eval(row).toString(), (Integer) parts[PARTITION].eval(row), (Long) parts[OFFSET].eval(row));
+        Original original = new Original((byte[]) parts[KEY].eval(row), (byte[]) parts[VALUE].eval(row),
+                Original.headers((ArrayData) parts[HEADERS].eval(row)));
+        return Letter.of(position, reason, original);
+    }
+
+    @Override
+    public Seq<Expression> children() {
+        return children;
+    }
+
+    @Override
+    public Expression withNewChildrenInternal(IndexedSeq<Expression> changed) {
+        return new Accept(rules, changed);
+    }
+
+    @Override
+    public DataType dataType() {
+        return children.head().dataType();
+    }
+
+    @Override
+    public boolean nullable() {
+        return true;
+    }
+
+    @Override
+    public boolean deterministic() {
+        return false;
+    }
+
+    @Override
+    public boolean foldable() {
+        return false;
+    }
+
+    @Override
+    public boolean stateful() {
+        return true;
+    }
+
+    @Override
+    public ExprCode doGenCode(CodegenContext context, ExprCode code) {
+        return CodegenFallback.super.doGenCode(context, code);
+    }
+
+    @Override
+    public String prettyName() {
+        return "accepted";
+    }
+
+    @Override
+    public String toString() {
+        return "accepted(" + children.head() + ")";
+    }
+
+    @Override
+    public int productArity() {
+        return 2;
+    }
+
+    @Override
+    public Object productElement(int index) {
+        return index == 0 ? rules : children;
+    }
+
+    @Override
+    public boolean canEqual(Object other) {
+        return other instanceof Accept;
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof Accept that && rules.equals(that.rules) && children.equals(that.children);
+    }
+
+    @Override
+    public int hashCode() {
+        return 31 * rules.hashCode() + children.hashCode();
+    }
+}

@@ -1,0 +1,45 @@
+package dev.eagre.letters;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map.Entry;
+
+/**
+ * A row that could not go on.
+ *
+ * @param position where its record stands; null if nobody knows
+ * @param reason why it could not, after a word in capitals or a function's name
+ * @param time when that was
+ * @param original its record; null if it is yet to be read
+ */
+public record Letter(Position position, String reason, Instant time, Original original) {
+    /** A letter whose record is read from its topic when the letter is written. */
+    public static Letter of(Position position, String reason) {
+        return new Letter(position, reason, Instant.now(), null);
+    }
+
+    static Letter of(Position position, String reason, Original original) {
+        return new Letter(position, reason, Instant.now(), original);
+    }
+
+    Letter with(Original found) {
+        return new Letter(position, reason, time, found);
+    }
+
+    /** The record's own headers, then the letter's. */
+    List<Entry<String, byte[]>> headers(String pipeline, String lost) {
+        List<Entry<String, byte[]>> headers = new ArrayList<>(original.headers());
+        headers.add(text("eagre-pipeline", pipeline));
+        headers.add(text("eagre-reason", reason));
+        headers.add(text("eagre-source", position == null ? "" : position.toString()));
+        headers.add(text("eagre-time", time.toString()));
+        if (lost != null) headers.add(text("eagre-lost", lost));
+        return headers;
+    }
+
+    private static Entry<String, byte[]> text(String name, String value) {
+        return Original.header(name, value.getBytes(StandardCharsets.UTF_8));
+    }
+}

@@ -1,0 +1,119 @@
+package dev.eagre.letters;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import org.apache.spark.SparkException;
+import org.apache.spark.TaskContext;
+import org.apache.spark.util.TaskCompletionListener;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What becomes of rows of one task that cannot go on: the rule that the user chose. Its JSON has
+ * {@code pipeline}, {@code on_error} ({@code dead-letter}, {@code drop} or {@code fail}) and
+ * {@code dead_letters}, which is null where there is nowhere to send them.
+ */
+public final class Policy {
+    private static final Logger LOG = LoggerFactory.getLogger("dev.eagre.letters");
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final long LOG_EVERY_NANOS = 1_000_000_000L;
+
+    private final String pipeline;
+    private final String onError;
+    private final Letters letters;
+    private long logged = System.nanoTime() - LOG_EVERY_NANOS;
+    private long unlogged;
+
+    public Policy(JsonNode json) {
+        pipeline = json.get("pipeline").asText();
+        onError = json.get("on_error").asText();
+        JsonNode address = json.path("dead_letters");
+        letters = address.isObject() ? new Letters(pipeline, new Address(address)) : null;
+    }
+
+    /** A policy for the task that runs, which does not end before its letters have arrived. */
+    static Policy forThisTask(JsonNode json) {
+        Policy policy = new Policy(json);
+        TaskContext task = TaskContext.get();
+        if (task == null) return policy;
+        task.addTaskCompletionListener((TaskCompletionListener) context -> {
+            if (!context.isFailed() && !context.isInterrupted()) policy.flush();
+        });
+        return policy;
+    }
+
+    static JsonNode read(String json) {
+        try {
+            return JSON.readTree(json);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    /**
+     * Applies the rule.
+     *
+     * @param code what the query's error begins with, if the rule is to fail
+     */
+    public void apply(String code, Letter letter) {
+        if (onError.equals("fail")) raise(new SparkException(code + ": " + told(letter)));
+        if (onError.equals("drop") || letters == null) {
+            Counters.add(pipeline, "dropped");
+            warn(brief(letter) + "; the row is dropped");
+        } else {
+            send(letter);
+        }
+    }
+
+    /** Sends a letter, whatever the rule. */
+    void send(Letter letter) {
+        Counters.add(pipeline, "dead-lettered");
+        warn(brief(letter) + "; it goes to " + letters.send(letter));
+    }
+
+    private static String told(Letter letter) {
+        return letter.reason() + at(letter);
+    }
+
+    /** The log does not repeat what stands in a record, which a parser's words may quote. */
+    private static String brief(Letter letter) {
+        return letter.reason().startsWith("UNPARSABLE") ? "UNPARSABLE" + at(letter) : told(letter);
+    }
+
+    private static String at(Letter letter) {
+        return letter.position() == null ? "" : " for the record " + letter.position();
+    }
+
+    /** Says something at most once a second, and how much was left unsaid. */
+    public void warn(String text) {
+        long now = System.nanoTime();
+        if (now - logged < LOG_EVERY_NANOS) {
+            unlogged++;
+            return;
+        }
+        LOG.warn("[{}] {}{}", pipeline, text, unlogged > 0 ? " (and " + unlogged + " more)" : "");
+        logged = now;
+        unlogged = 0;
+    }
+
+    /** Makes sure that what was sent has arrived, before the epoch ends. */
+    public void flush() {
+        if (unlogged > 0) {
+            LOG.warn("[{}] and {} more", pipeline, unlogged);
+            unlogged = 0;
+        }
+        if (letters != null) letters.flush();
+    }
+
+    /** Throws what Java would have declared. */
+    public static void raise(Throwable error) {
+        Policy.<RuntimeException>sneak(error);
+    }
+
+    @SuppressWarnings("unchecked")
+    private static <E extends Throwable> void sneak(Throwable error) throws E {
+        throw (E) error;
+    }
+}

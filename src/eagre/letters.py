@@ -1,0 +1,85 @@
+"""Dead letters: what becomes of rows that cannot go on, and which pipeline they belong to."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from eagre.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+OnError = Literal["dead-letter", "drop", "fail"]
+
+SUFFIX = ".dlq"
+"""What is put behind a source topic's name to name the topic of its dead letters."""
+
+Position = tuple[str, int, int]
+"""Where a record stands: topic, partition, offset."""
+
+
+def check_on_error(on_error: str) -> None:
+    """Refuse a rule that does not exist.
+
+    Raises:
+        SettingsError: It is none of those.
+    """
+    if on_error not in get_args(OnError):
+        raise SettingsError(
+            "ON_ERROR_UNKNOWN",
+            f"on_error must be one of {', '.join(get_args(OnError))}, not {on_error!r}.",
+        )
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """A pipeline, as its parts need to know it.
+
+    Attributes:
+        pipeline: Its name, for the log.
+        clusters: The Kafka client's settings for each source topic, the first one's first, to write
+            dead letters there; secrets may be among them. Empty outside a pipeline.
+    """
+
+    pipeline: str = "eagre"
+    clusters: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+
+
+_NOWHERE = Surroundings()
+_current: ContextVar[Surroundings | None] = ContextVar("surroundings", default=None)
+
+
+def surroundings() -> Surroundings:
+    """Give the pipeline that is being built."""
+    return _current.get() or _NOWHERE
+
+
+@contextmanager
+def building(pipeline: Surroundings) -> Iterator[None]:
+    """Say that a pipeline is being built."""
+    token = _current.set(pipeline)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def policy(on_error: OnError, clusters: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Say what becomes of rows that cannot go on; ``Policy.java`` reads it.
+
+    >>> policy("drop", {})
+    {'pipeline': 'eagre', 'on_error': 'drop', 'dead_letters': None}
+    """
+    letters = {
+        "topic": next(iter(clusters), "") + SUFFIX,
+        "suffix": SUFFIX,
+        "clusters": {topic: dict(settings) for topic, settings in clusters.items()},
+    }
+    return {
+        "pipeline": surroundings().pipeline,
+        "on_error": on_error,
+        "dead_letters": letters if clusters else None,
+    }
