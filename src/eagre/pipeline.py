@@ -68,14 +68,10 @@ class Pipeline:
         first = self.sources[0]
         settings = {
             key.removeprefix("kafka."): value
-            for key, value in first.options.items()
+            for key, value in first.connector_options(brokers).items()
             if key.startswith("kafka.")
         }
-        return Surroundings(
-            self.name,
-            first.topics[0] + DEAD_LETTERS,
-            {**settings, "bootstrap.servers": first.cluster(brokers)},
-        )
+        return Surroundings(self.name, first.topics[0] + DEAD_LETTERS, settings)
 
     def writer(
         self,

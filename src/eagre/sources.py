@@ -6,11 +6,13 @@ import json
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
+from eagre.broker.client import Client, is_access
 from eagre.config import spark_interval, timestamp_ms
 from eagre.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -68,6 +70,8 @@ class Kafka:
         partitions: With how many partitions to create the topic where it does not exist.
         create: Whether it may be created.
         brokers: ``host:port`` of its cluster; ``eagre run --brokers`` replaces it.
+        config: A Kafka client's properties file with what the cluster asks for, such as
+            ``security.protocol``; if not given, the one that ``EAGRE_KAFKA_CONFIG`` names.
         options: Options of Spark's Kafka connector, ``kafka.*`` client settings among them.
     """
 
@@ -83,7 +87,8 @@ class Kafka:
     partitions: int = 1
     create: bool = True
     brokers: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    config: Path | str | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not self.topics or not all(self.topics):
@@ -156,13 +161,29 @@ class Kafka:
         options = {
             **self._starting_options(),
             "includeHeaders": str(self.headers).lower(),
-            **self.options,
-            "kafka.bootstrap.servers": self.cluster(brokers),
+            **self.connector_options(brokers),
             "subscribe": ",".join(self.topics),
         }
         if mode != "real-time":
             return options
         return {key: v for key, v in options.items() if not refused_in_real_time(key)}
+
+    def connector_options(self, brokers: str | None = None) -> dict[str, str]:
+        """Give the options that a source and a sink have in common: own ones, cluster, security."""
+        client = self.client(brokers)
+        return {
+            **{name: value for name, value in self.options.items() if not is_access(name)},
+            **{f"kafka.{name}": value for name, value in client.java().items()},
+            "kafka.bootstrap.servers": client.brokers,
+        }
+
+    def client(self, brokers: str | None = None) -> Client:
+        """Say how its cluster is reached, for whatever talks to it.
+
+        Raises:
+            SettingsError: No brokers are known, or a file of the client cannot be used.
+        """
+        return Client.to(self.cluster(brokers), self.config, self.options)
 
     def _starting_options(self) -> dict[str, str]:
         start = self.starting or "latest"

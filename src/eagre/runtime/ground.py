@@ -13,6 +13,7 @@ from eagre.errors import BrokerError, CheckpointError, SettingsError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from eagre.broker import Client
     from eagre.broker.topics import Offsets
     from eagre.pipeline import Pipeline
     from eagre.sources import Kafka, Mode
@@ -64,7 +65,7 @@ def prepare(
             checkpoint is broken or belongs to something else.
     """
     topics = Topics(_one_cluster(pipeline, brokers))
-    outputs = Topics(pipeline.sink.cluster(brokers))
+    outputs = Topics(pipeline.sink.client(brokers))
     batch, committed = checkpoint.committed()
     sources = _existing(topics, pipeline.sources, say)
     _existing(outputs, (pipeline.sink,), say)
@@ -108,7 +109,7 @@ def _require_plausible(checkpoint: Checkpoint, committed: Offsets, topics: Topic
             )
 
 
-def _one_cluster(pipeline: Pipeline, brokers: str | None) -> str:
+def _one_cluster(pipeline: Pipeline, brokers: str | None) -> Client:
     clusters = sorted({source.cluster(brokers) for source in pipeline.sources})
     if len(clusters) > 1:
         raise SettingsError(
@@ -117,7 +118,7 @@ def _one_cluster(pipeline: Pipeline, brokers: str | None) -> str:
             f"{'; '.join(clusters)}.",
             hint="read from one cluster; the sink may be on another.",
         )
-    return clusters[0]
+    return pipeline.sources[0].client(brokers)
 
 
 def _existing(

@@ -25,11 +25,7 @@ def writer(rows: DataFrame, sink: Kafka, brokers: str | None = None) -> DataStre
     ...     .start()
     ... )
     """
-    options = {
-        **LATENCY_OPTIONS,
-        **sink.options,
-        "kafka.bootstrap.servers": sink.cluster(brokers),
-    }
+    options = {**LATENCY_OPTIONS, **sink.connector_options(brokers)}
     if len(sink.topics) == 1:
         options["topic"] = sink.topics[0]
     return encode(rows, sink).writeStream.format("kafka").outputMode("update").options(**options)

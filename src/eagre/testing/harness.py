@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eagre.broker import Topics
+from eagre.broker import Client, Topics
 from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Harness:
     def __init__(self, spark: SparkSession, brokers: str, folder: Path) -> None:
         self.spark = spark
         self.brokers = brokers
-        self.topics = Topics(brokers)
+        self.topics = Topics(Client.to(brokers))
         self._folder = folder
         self._runs = 0
 
@@ -133,7 +133,7 @@ class Harness:
     def _write(self, pipeline: Pipeline, rows: Any) -> None:  # noqa: ANN401  (as run takes them)
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": self.brokers, "partitioner": "murmur2_random"})
+        producer = Producer({**self.topics.client_settings, "partitioner": "murmur2_random"})
         first = pipeline.sources[0]
         by_topic = rows if isinstance(rows, dict) else {first.topics[0]: rows}
         for topic, items in by_topic.items():
@@ -175,7 +175,7 @@ class Harness:
 
         ends = self.topics.ends([topic])[topic]
         missing = sum(ends.values()) - sum(begin.values())
-        consumer = Consumer({"bootstrap.servers": self.brokers, "group.id": "eagre-testing"})
+        consumer = Consumer({**self.topics.client_settings, "group.id": "eagre-testing"})
         consumer.assign([TopicPartition(topic, p, offset) for p, offset in begin.items()])
         found: list[Any] = []
         deadline = time.monotonic() + TIMEOUT_SECONDS
