@@ -1,6 +1,6 @@
 """Certificates for tests: an authority, and what it signs, as PEM files."""
 
-import datetime
+import datetime as dt
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 PEM = serialization.Encoding.PEM
-DAY = datetime.timedelta(days=1)
+DAY = dt.timedelta(days=1)
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Authority:
         return path
 
     def _signed(self, name, key, *, authority=False):
-        now = datetime.datetime.now(datetime.UTC)
+        now = dt.datetime.now(dt.UTC)
         hosts = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
         return (
             x509.CertificateBuilder()

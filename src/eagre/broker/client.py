@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from eagre.broker import dialects, registry
 from eagre.broker.properties import parse
-from eagre.errors import BrokerError, SettingsError
+from eagre.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +30,6 @@ CONFIG = "EAGRE_KAFKA_CONFIG"
 
 PREFIX = "EAGRE_KAFKA_"
 """What the environment variables of single settings begin with: EAGRE_KAFKA_SASL_PASSWORD."""
-
-GUESSED = "SECURITY_PROTOCOL_WRONG"
-"""The one refusal that is a guess: a broker that is just ending hangs up in the same way."""
 
 _ACCESS = ("security.", "sasl.", "ssl.", "enable.ssl.")
 _SECRET = re.compile(r"password|jaas|\.pem$|keystore\.key$|secret")
@@ -130,57 +127,18 @@ class Client:
     def described(self) -> str:
         """Say what is used, without any value that could be secret.
 
-        >>> Client("b:1", {"security.protocol": "SSL"}, ("EAGRE_KAFKA_CONFIG=c.properties",)).described()
-        'SSL, from EAGRE_KAFKA_CONFIG=c.properties'
+        >>> Client("b:1", {"security.protocol": "SSL"}, ("client.properties",)).described()
+        'SSL, from client.properties'
         """
-        login = f" as {user!r}" if (user := dialects.credentials(self.settings).get("username")) else ""
-        mechanism = dialects.mechanism(self.settings)
-        how = f"{self.protocol}, {mechanism}{login}" if mechanism else self.protocol
+        how = f"{self.protocol}, {self.login}" if self.login else self.protocol
         return f"{how}, from {', '.join(self.origins)}" if self.origins else how
 
-    def refused(self, kind: str, reason: str) -> BrokerError | None:
-        """Describe an error of librdkafka by which the cluster, or this client, refuses to talk.
-
-        Args:
-            kind: librdkafka's name of the error.
-            reason: Its text.
-
-        Returns:
-            The error to raise; None where time may mend it.
-        """
-        why = re.sub(r"^\S+://\S+: | \(after [^)]*\)|\.$", "", reason)
-        where = f" ({', '.join(self.origins)})" if self.origins else ""
-        name = f"{CONFIG}=FILE" if not self.origins else self.origins[0]
-        if kind == "_AUTHENTICATION":
-            user = dialects.credentials(self.settings).get("username", "")
-            return BrokerError(
-                "LOGIN_REFUSED",
-                f"the cluster at {self.brokers} refused the login of user {user!r} by "
-                f"{dialects.mechanism(self.settings)}: {why}.",
-                hint=f"check sasl.mechanism, sasl.username and sasl.password{where}.",
-            )
-        if "security.protocol" in why or "PLAINTEXT broker listener" in why:
-            return BrokerError(
-                GUESSED,
-                f"the listener at {self.brokers} does not speak {self.protocol}: {why}.",
-                hint=f"name its security.protocol (SSL, SASL_SSL, PLAINTEXT) in {name}.",
-            )
-        if "certificate verify failed" in why or "could not be verified" in why:
-            return BrokerError(
-                "BROKER_NOT_TRUSTED",
-                f"the certificate of {self.brokers} was not signed by an authority this client "
-                f"trusts, or is for another host: {why}.",
-                hint="name the PEM file of the authority that signed it as ssl.truststore.location, "
-                f"with ssl.truststore.type=PEM{where}.",
-            )
-        if kind == "_SSL":
-            return BrokerError(
-                "TLS_REFUSED",
-                f"the TLS handshake with {self.brokers} failed: {why}.",
-                hint="a listener that asks for a client's certificate needs ssl.keystore.location, "
-                f"with ssl.keystore.type=PEM: key and certificates in one file{where}.",
-            )
-        return None
+    @property
+    def login(self) -> str:
+        """Mechanism and user, in words; empty where there is no login."""
+        mechanism = dialects.mechanism(self.settings)
+        user = dialects.credentials(self.settings).get("username", "")
+        return f"{mechanism} as {user!r}" if mechanism else ""
 
 
 def _is_embedded(brokers: str) -> bool:

@@ -79,7 +79,7 @@ def mechanism(settings: Settings) -> str:
 def credentials(settings: Settings) -> dict[str, str]:
     r"""Give user and password, stated as such or inside ``sasl.jaas.config``.
 
-    >>> credentials({"sasl.jaas.config": 'PlainLoginModule required username="a" password="b\\"c";'})
+    >>> credentials({"sasl.jaas.config": 'Module required username="a" password="b\\"c";'})
     {'username': 'a', 'password': 'b"c'}
     """
     text = settings.get("sasl.jaas.config", "")
@@ -233,7 +233,11 @@ def _rd_trust(settings: Settings) -> dict[str, str]:
 
 
 def _rd_key(settings: Settings) -> dict[str, str]:
-    if any(name.startswith(("ssl.certificate.", "ssl.key.")) for name in settings if name not in _SHARED):
+    if any(
+        name.startswith(("ssl.certificate.", "ssl.key."))
+        for name in settings
+        if name not in _SHARED
+    ):
         return {}
     if "ssl.keystore.key" in settings:
         chain = settings.get("ssl.keystore.certificate.chain", "")

@@ -15,8 +15,8 @@ _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def parse(text: str) -> dict[str, str]:
     r"""Read the entries of a properties file.
 
-    >>> parse("ssl.key.password = a\\=b\n# a comment\nsasl.jaas.config: Module required \\\n   a=1;")
-    {'ssl.key.password': 'a=b', 'sasl.jaas.config': 'Module required a=1;'}
+    >>> parse("ssl.key.password = a\\=b\n# a comment\nsasl.jaas.config: Module \\\n   a=1;")
+    {'ssl.key.password': 'a=b', 'sasl.jaas.config': 'Module a=1;'}
     """
     entries = (_ENTRY.fullmatch(line) for line in _logical_lines(text))
     return {_plain(entry["key"]): _plain(entry["value"]) for entry in entries if entry}

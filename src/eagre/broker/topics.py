@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eagre.broker.client import GUESSED, Client
+from eagre.broker.client import Client
+from eagre.broker.refusals import GUESSED, misunderstood, refused
 from eagre.errors import BrokerError, SettingsError
 from eagre.waiting import wait_until
 
@@ -74,7 +75,7 @@ class Topics:
 
     def _heard(self, error: Any) -> None:  # noqa: ANN401
         """Keep what librdkafka tells of a cluster that does not let us in."""
-        self._refused = self._client.refused(error.name(), error.str()) or self._refused
+        self._refused = refused(self._client, error.name(), error.str()) or self._refused
 
     def answers(self) -> bool:
         """Tell whether the cluster answers a metadata request within a second.
@@ -231,7 +232,8 @@ class Topics:
         try:
             return wait_until(self._asked, self._timeout, "")
         except TimeoutError:
-            raise self._refused or self._silent(f": {self._told}") from None
+            why = self._refused or misunderstood(self._client)
+            raise why or self._silent(f": {self._told}") from None
 
     def _silent(self, why: str = "") -> BrokerError:
         return BrokerError(
