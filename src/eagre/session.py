@@ -38,6 +38,11 @@ NESTED_PRUNING = "spark.sql.optimizer.serializer.nestedSchemaPruning.enabled"
 """Spark 4.3 takes the wrong fields of a struct that passes a step over rows where this is on."""
 
 
+REDACTION = "spark.redaction.regex"
+SECRETS = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|private key"
+"""What Spark keeps out of plans and logs; its own default shows a Kafka client's private key."""
+
+
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Prepare any session builder for real time; call it last, before ``getOrCreate``.
 
@@ -61,6 +66,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     builder.config("spark.jars", _appended(stated.get("spark.jars", ""), jars))
     builder.config(EXTENSIONS, _appended(stated.get(EXTENSIONS, ""), [RULES]))
     builder.config(NESTED_PRUNING, "false")
+    builder.config(REDACTION, stated.get(REDACTION, SECRETS))
     for part in ("driver", "executor"):
         key = COLLECTOR.key.replace("driver", part)
         heap = stated.get(f"spark.{part}.memory", "1g")

@@ -6,6 +6,7 @@ import json
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
+from eagre.broker.client import Client, is_access
 from eagre.config import spark_interval, timestamp_ms
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
@@ -13,6 +14,7 @@ from eagre.letters import OnError, check_on_error, policy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -80,6 +82,8 @@ class Kafka:
         fence: ``in-band`` also writes fence records into an exactly-once sink, for ``eg.reader``.
         partitioned_by: As a source, the columns by which its producers choose the partition: rows
             that agree in them are in one partition. Exactly once over keyed state rests on it.
+        config: A Kafka client's properties file with what the cluster asks for, such as
+            ``security.protocol``; if not given, the one that ``EAGRE_KAFKA_CONFIG`` names.
         options: Options of Spark's Kafka connector, ``kafka.*`` client settings among them.
     """
 
@@ -96,10 +100,11 @@ class Kafka:
     partitions: int = 1
     create: bool = True
     brokers: str | None = None
+    config: Path | str | None = None
     delivery: Delivery = "at-least-once"
     fence: Literal["in-band"] | None = None
     partitioned_by: str | Sequence[str] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not self.topics or not all(self.topics):
@@ -187,14 +192,30 @@ class Kafka:
         """Give the options of Spark's Kafka source for a mode."""
         options = {
             **self._starting_options(),
-            **self.options,
+            **self.connector_options(brokers),
             "includeHeaders": "true",
-            "kafka.bootstrap.servers": self.cluster(brokers),
             "subscribe": ",".join(self.topics),
         }
         if mode != "real-time":
             return options
         return {key: v for key, v in options.items() if not refused_in_real_time(key)}
+
+    def connector_options(self, brokers: str | None = None) -> dict[str, str]:
+        """Give the options that a source and a sink have in common: own ones, cluster, security."""
+        client = self.client(brokers)
+        return {
+            **{name: value for name, value in self.options.items() if not is_access(name)},
+            **{f"kafka.{name}": value for name, value in client.java().items()},
+            "kafka.bootstrap.servers": client.brokers,
+        }
+
+    def client(self, brokers: str | None = None) -> Client:
+        """Say how its cluster is reached, for whatever talks to it.
+
+        Raises:
+            SettingsError: No brokers are known, or a file of the client cannot be used.
+        """
+        return Client.to(self.cluster(brokers), self.config, self.options)
 
     def _starting_options(self) -> dict[str, str]:
         start = self.starting or "latest"
@@ -219,12 +240,11 @@ class Kafka:
 
     def client_settings(self, brokers: str | None = None) -> dict[str, str]:
         """Give the settings of Kafka's own client; secrets may be among them."""
-        stated = {
+        return {
             key.removeprefix("kafka."): value
-            for key, value in self.options.items()
+            for key, value in self.connector_options(brokers).items()
             if key.startswith("kafka.")
         }
-        return {**stated, "bootstrap.servers": self.cluster(brokers)}
 
     def _columns(self) -> list[Column]:
         from pyspark.sql import functions as F

@@ -1,6 +1,7 @@
 """The embedded Kafka broker, and a look into the topics of any."""
 
+from eagre.broker.client import Client
 from eagre.broker.server import EmbeddedBroker
 from eagre.broker.topics import Topic, Topics
 
-__all__ = ["EmbeddedBroker", "Topic", "Topics"]
+__all__ = ["Client", "EmbeddedBroker", "Topic", "Topics"]

@@ -47,7 +47,7 @@ class EmbeddedBroker:
     Args:
         port: Where it listens on 127.0.0.1; 0 takes a free port.
         data: The data folder; None for a temporary one.
-        settings: More lines for Kafka's ``server.properties``.
+        settings: More lines for Kafka's ``server.properties``; ``listeners`` are added to its own.
         background: Whether it outlives the program that starts it.
         say: Where progress goes.
     """
@@ -303,10 +303,11 @@ def _temporary_folder() -> Path:
 
 def _write_properties(data: Path, port: int, settings: Mapping[str, str]) -> Path:
     controller = free_port()
+    own = [f"PLAINTEXT://{LOOPBACK}:{port}", f"CONTROLLER://{LOOPBACK}:{controller}"]
+    more = [settings["listeners"]] if "listeners" in settings else []
     entries = {
         "process.roles": "broker,controller",
         "node.id": "1",
-        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller}",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
         "log.dirs": str(data / "log"),
@@ -326,6 +327,7 @@ def _write_properties(data: Path, port: int, settings: Mapping[str, str]) -> Pat
         "transaction.state.log.num.partitions": "1",
         "transaction.state.log.replication.factor": "1",
         **settings,
+        "listeners": ",".join([*own, *more]),
     }
     path = data / "server.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in entries.items()))

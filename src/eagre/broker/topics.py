@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eagre.errors import BrokerError
+from eagre.broker.client import Client
+from eagre.broker.refusals import GUESSED, misunderstood, refused
+from eagre.errors import BrokerError, SettingsError
 from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -30,42 +32,74 @@ class Topics:
     """The topics of one cluster.
 
     Args:
-        brokers: ``host:port``, several with commas.
-        settings: More settings of librdkafka, such as ``security.protocol``.
+        cluster: ``host:port``, several with commas; or a ``Client``, where it asks for more.
         timeout: Seconds to wait for an answer.
+
+    Raises:
+        SettingsError: The client's settings cannot be said in librdkafka's words.
     """
 
-    def __init__(
-        self, brokers: str, settings: Mapping[str, str] | None = None, timeout: float = 10
-    ) -> None:
-        self.brokers = brokers
-        self.client_settings: dict[str, Any] = {
-            **(settings or {}),
-            "bootstrap.servers": brokers,
-            "log_level": 0,
-        }
+    def __init__(self, cluster: str | Client, timeout: float = 10) -> None:
+        self._client = cluster if isinstance(cluster, Client) else Client(cluster)
+        self.brokers = self._client.brokers
+        self.client_settings: dict[str, Any] = {**self._client.librdkafka(), "log_level": 0}
         self._timeout = timeout
         self._admin: Any = None
+        self._refused: BrokerError | None = None
+        self._told = ""
 
     @property
     def admin(self) -> Any:  # noqa: ANN401  (librdkafka's client has no types)
-        """The librdkafka admin client, made at the first use."""
-        from confluent_kafka.admin import AdminClient
+        """The librdkafka admin client, made at the first use.
 
+        Raises:
+            SettingsError: A setting cannot be used, such as the password of a key.
+        """
         if self._admin is None:
-            self._admin = AdminClient(
-                {**self.client_settings, "error_cb": lambda _: None},
-            )
+            self._admin = self._connected()
         return self._admin
 
+    def _connected(self) -> Any:  # noqa: ANN401
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        try:
+            return AdminClient({**self.client_settings, "error_cb": self._heard})
+        except KafkaException as error:
+            raise SettingsError(
+                "CLIENT_SETTINGS_UNUSABLE",
+                f"the client settings for {self.brokers} cannot be used "
+                f"({self._client.described()}): {error.args[0].str()}.",
+                hint="check the files it names and their passwords; PEM files are read.",
+            ) from None
+
+    def _heard(self, error: Any) -> None:  # noqa: ANN401
+        """Keep what librdkafka tells of a cluster that does not let us in."""
+        self._refused = refused(self._client, error.name(), error.str()) or self._refused
+
     def answers(self) -> bool:
-        """Tell whether the cluster answers a metadata request within a second."""
+        """Tell whether the cluster answers a metadata request within a second.
+
+        Raises:
+            BrokerError: It answers, and does not let us in.
+        """
+        metadata = self._asked()
+        return metadata is not None and bool(metadata.brokers)
+
+    def _asked(self) -> Any:  # noqa: ANN401
+        """Ask for metadata, for a second; None where nobody answers."""
         from confluent_kafka import KafkaException
 
         try:
-            return bool(self.admin.list_topics(timeout=1).brokers)
-        except KafkaException:
-            return False
+            answer = self.admin.list_topics(timeout=min(1, self._timeout))
+        except KafkaException as error:
+            self._told = error.args[0].str()
+            self.admin.poll(0)
+            if self._refused and self._refused.code != GUESSED:
+                raise self._refused from None
+            return None
+        self._refused = None
+        return answer
 
     def names(self) -> list[str]:
         """List the topics, without Kafka's internal ones."""
@@ -195,12 +229,11 @@ class Topics:
         return offsets
 
     def _metadata(self) -> Any:  # noqa: ANN401
-        from confluent_kafka import KafkaException
-
         try:
-            return self.admin.list_topics(timeout=self._timeout)
-        except KafkaException as error:
-            raise self._silent(f": {error.args[0].str()}") from None
+            return wait_until(self._asked, self._timeout, "")
+        except TimeoutError:
+            why = self._refused or misunderstood(self._client)
+            raise why or self._silent(f": {self._told}") from None
 
     def _silent(self, why: str = "") -> BrokerError:
         return BrokerError(

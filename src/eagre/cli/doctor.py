@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eagre.broker import registry
+from eagre.broker import Client, registry
 from eagre.config import cache_dir
 from eagre.errors import EagreError
 from eagre.jvm import companion_jar, find_java, jars
@@ -31,6 +31,7 @@ def doctor() -> None:
         "spark jars": lambda: _jars("spark"),
         "broker jars": lambda: _jars("broker"),
         "disk": _disk,
+        "kafka": _kafka,
         "brokers": lambda: ", ".join(b.address for b in registry.running()) or "none running",
     }
     fine = [_report(name, check) for name, check in checks.items()]
@@ -50,6 +51,13 @@ def _report(name: str, check: Callable[[], str]) -> bool:
 def _java() -> str:
     java = find_java()
     return f"{java.release} in {java.home}"
+
+
+def _kafka() -> str:
+    """What named clusters are told, as the environment has it."""
+    client = Client.to("HOST:PORT")
+    client.librdkafka()
+    return client.described()
 
 
 def _jars(jar_set: jars.JarSet) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.broker import EmbeddedBroker, Topics, registry
+from eagre.broker import Client, EmbeddedBroker, Topics, registry
 from eagre.cli.console import say
 from eagre.config import counted, project_dir
 from eagre.pipeline import MODES
@@ -82,8 +82,8 @@ def run(
     """
     chosen = App.parse(app)
     chosen.check_readable()
-    if brokers:
-        Topics(brokers).cluster_id()
+    if brokers and not chosen.may_name_security():
+        Topics(Client.to(brokers)).cluster_id()
     spec = RunSpec(
         app=str(chosen.path),
         pipeline=chosen.chosen,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.broker import Topics, registry
+from eagre.broker import Client, Topics, registry
 from eagre.cli.console import project_checkpoint, say, table
 from eagre.config import counted, project_dir
 from eagre.errors import BrokerError, SettingsError
@@ -32,7 +32,8 @@ def cluster(command: Callable[..., None]) -> Callable[..., None]:
     config = click.option(
         "--config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A properties file with more client settings, such as security.protocol.",
+        help="A client's properties file, with security.protocol and the like. "
+        "[default: what EAGRE_KAFKA_CONFIG names]",
     )
     return brokers(config(command))
 
@@ -205,9 +206,7 @@ class Sender:
 def topics_of(brokers: str | None, config: Path | None) -> Topics:
     """Give the topics of the cluster that a command names, or of the embedded broker that runs."""
     address = brokers or registry.the_running_one(project_dir() / "broker").address
-    lines = config.read_text().splitlines() if config else []
-    settings = dict(_pair(line) for line in map(str.strip, lines) if line and line[0] not in "#!")
-    return Topics(address, settings)
+    return Topics(Client.to(address, config))
 
 
 def _pair(text: str) -> tuple[str, str]:

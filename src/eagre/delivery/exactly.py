@@ -125,8 +125,7 @@ def _scanned(  # noqa: PLR0913, PLR0917
         return gateway.nothing_delivered(spark)
     say(f"looking at {counted(waiting, 'record')} of the output for what was delivered")
     options = {
-        **{k: v for k, v in sink.options.items() if k.startswith("kafka.")},
-        "kafka.bootstrap.servers": sink.cluster(brokers),
+        **{k: v for k, v in sink.connector_options(brokers).items() if k.startswith("kafka.")},
         "subscribe": ",".join(sink.topics),
         "startingOffsets": json.dumps(starts),
         "endingOffsets": json.dumps(ends),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from eagre.broker import Client
     from eagre.preflight.plan import Plan
     from eagre.sources import Mode
 
@@ -183,14 +184,12 @@ def _check_pipeline(  # noqa: PLR0913, PLR0917
 def _check_write(writer: DataStreamWriter, *, sample: bool) -> Report:
     spark = writer._spark  # noqa: SLF001  (the session of the DataFrame)
     facts = _facts(spark, writer, None, interval_ms(DEFAULT_EVERY["real-time"]))
-    clusters: dict[str, set[str]] = {}
+    clusters: dict[Client, set[str]] = {}
     for source in facts.plan.sources:
-        servers = source.option("kafka.bootstrap.servers")
-        if servers and source.topics:
-            clusters.setdefault(servers, set()).update(source.topics)
-    servers = facts.plan.option("kafka.bootstrap.servers")
-    if servers and facts.sink_topics:
-        clusters.setdefault(servers, set()).update(facts.sink_topics)
+        if (client := source.client) and source.topics:
+            clusters.setdefault(client, set()).update(source.topics)
+    if (client := facts.plan.client) and facts.sink_topics:
+        clusters.setdefault(client, set()).update(facts.sink_topics)
     seen, unseen = see_topics(clusters)
     facts = replace(facts, topics=seen, unseen=(*facts.unseen, *unseen))
     name = facts.plan.option("queryName") or "query"
@@ -258,12 +257,11 @@ def _left_out(pipeline: Pipeline, mode: Mode) -> tuple[str, ...]:
     return tuple(sorted(filter(refused_in_real_time, stated)))
 
 
-def _clusters(pipeline: Pipeline, brokers: str | None) -> dict[str, set[str]]:
-    clusters: dict[str, set[str]] = {}
+def _clusters(pipeline: Pipeline, brokers: str | None) -> dict[Client, set[str]]:
+    clusters: dict[Client, set[str]] = {}
     for end in pipeline.topic_ends:
-        servers = brokers or end.stated_brokers
-        if servers:
-            clusters.setdefault(servers, set()).update(end.topics)
+        if brokers or end.stated_brokers:
+            clusters.setdefault(end.client(brokers), set()).update(end.topics)
     return clusters
 
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from eagre.broker import Topics
 from eagre.delivery import Checkpoint
-from eagre.errors import BrokerError, CheckpointError
+from eagre.errors import BrokerError, CheckpointError, EagreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
 
+    from eagre.broker import Client
     from eagre.jvm.gateway import RunningQuery
     from eagre.preflight.plan import Plan, Source
 
@@ -146,22 +147,22 @@ def settings_of(spark: SparkSession) -> dict[str, str]:
     return {**dict(spark.sparkContext.getConf().getAll()), **sql}
 
 
-def see_topics(clusters: Mapping[str, set[str]]) -> tuple[dict[str, TopicFacts], list[str]]:
+def see_topics(clusters: Mapping[Client, set[str]]) -> tuple[dict[str, TopicFacts], list[str]]:
     """Ask each cluster about its topics; say in words what could not be seen."""
     found: dict[str, TopicFacts] = {}
     unseen: list[str] = []
-    for brokers, names in clusters.items():
-        topics = Topics(brokers, timeout=ANSWER_SECONDS)
+    for client, names in clusters.items():
         try:
+            topics = Topics(client, timeout=ANSWER_SECONDS)
             if not topics.answers():
-                unseen.append(f"no broker answers at {brokers}: {_listed(names)}")
+                unseen.append(f"no broker answers at {client.brokers}: {_listed(names)}")
                 continue
             found |= _described(topics, names)
             missing = sorted(names - found.keys())
             if missing:
                 unseen.append(f"these topics do not exist yet: {', '.join(missing)}")
-        except BrokerError as error:
-            unseen.append(f"{brokers}: {_listed(names)} ({error.problem})")
+        except EagreError as error:
+            unseen.append(f"{client.brokers}: {_listed(names)} ({error.problem})")
     return found, unseen
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from eagre.broker.client import Client, is_access
 from eagre.jvm import gateway
 
 if TYPE_CHECKING:
@@ -25,6 +26,17 @@ def stated(options: Mapping[str, str], name: str) -> str | None:
     'latest'
     """
     return {key.lower(): value for key, value in options.items()}.get(name.lower())
+
+
+def client(options: Mapping[str, str]) -> Client | None:
+    """Say how the cluster of a Kafka source or sink is reached; None where none is named."""
+    brokers = stated(options, "kafka.bootstrap.servers")
+    settings = {
+        name.lower().removeprefix("kafka."): value
+        for name, value in options.items()
+        if is_access(name)
+    }
+    return Client(brokers, settings) if brokers else None
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,11 @@ class Source:
     def option(self, name: str) -> str | None:
         """Give an option of the source."""
         return stated(self.options, name)
+
+    @property
+    def client(self) -> Client | None:
+        """How its cluster is reached."""
+        return client(self.options)
 
     @property
     def assigned(self) -> dict[str, list[int]]:
@@ -112,6 +129,11 @@ class Plan:
     def option(self, name: str) -> str | None:
         """Give an option of the sink."""
         return stated(self.options, name)
+
+    @property
+    def client(self) -> Client | None:
+        """How the sink's cluster is reached."""
+        return client(self.options)
 
     def of_kind(self, *names: str) -> list[Node]:
         """Give the logical operators of these kinds that handle streams."""

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from eagre.broker import Topics
-from eagre.errors import BrokerError
+from eagre.errors import EagreError
 from eagre.jvm import gateway
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ def skew(
 def _newest(source: Source, facts: Facts) -> dict[str, dict[str, dict[str, int]]]:
     """The offsets between which the sample lies, as Spark's batch reader takes them."""
     names = [name for name in source.topics if name in facts.topics and facts.topics[name].exists]
-    servers = source.option("kafka.bootstrap.servers")
-    if not names or not servers:
+    client = source.client
+    if not names or not client:
         return {}
     try:
-        ends = Topics(servers).ends(names)
-    except BrokerError:
+        ends = Topics(client).ends(names)
+    except EagreError:
         return {}
     begin = {
         name: {

@@ -52,8 +52,15 @@ class App:
 
     def may_name_brokers(self) -> bool:
         """Guess, without running it, whether the file says where its brokers are."""
+        return self._mentions("brokers", "bootstrap.servers")
+
+    def may_name_security(self) -> bool:
+        """Guess likewise whether it says itself what its cluster asks for."""
+        return self._mentions("config", "kafka.s")
+
+    def _mentions(self, *words: str) -> bool:
         text = self.path.read_text(errors="replace")
-        return "brokers" in text or "bootstrap.servers" in text
+        return any(word in text for word in words)
 
     def pipelines(self) -> list[Pipeline]:
         """Run the file and give its pipelines, in the order they stand in it.

@@ -14,6 +14,7 @@ from eagre.sources import Kafka
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from eagre.broker import Client
     from eagre.broker.topics import Offsets
     from eagre.pipeline import Pipeline
     from eagre.sources import Mode
@@ -79,7 +80,7 @@ def prepare(
     sources = _existing(topics, pipeline.sources, say)
     outputs = None
     if isinstance(pipeline.sink, Kafka):
-        outputs = Topics(pipeline.sink.cluster(brokers))
+        outputs = Topics(pipeline.sink.client(brokers))
         _existing(outputs, (pipeline.sink,), say)
     fresh = checkpoint.binding() is None
     begin: Offsets = {}
@@ -121,7 +122,7 @@ def _require_plausible(checkpoint: Checkpoint, committed: Offsets, topics: Topic
             )
 
 
-def _one_cluster(pipeline: Pipeline, brokers: str | None) -> str:
+def _one_cluster(pipeline: Pipeline, brokers: str | None) -> Client:
     clusters = sorted({source.cluster(brokers) for source in pipeline.sources})
     if len(clusters) > 1:
         raise SettingsError(
@@ -130,7 +131,7 @@ def _one_cluster(pipeline: Pipeline, brokers: str | None) -> str:
             f"{'; '.join(clusters)}.",
             hint="read from one cluster; the sink may be on another.",
         )
-    return clusters[0]
+    return pipeline.sources[0].client(brokers)
 
 
 def _existing(

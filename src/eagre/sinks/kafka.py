@@ -62,11 +62,7 @@ def writer(
     ...     .start()
     ... )
     """
-    options = {
-        **LATENCY_OPTIONS,
-        **sink.options,
-        "kafka.bootstrap.servers": sink.cluster(brokers),
-    }
+    options = {**LATENCY_OPTIONS, **sink.connector_options(brokers)}
     if len(sink.topics) == 1:
         options["topic"] = sink.topics[0]
     if sink.delivery == "exactly-once":

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eagre.broker import Topics
+from eagre.broker import Client, Topics
 from eagre.delivery import Checkpoint, begin
 from eagre.reader import Fences
 from eagre.sources import Kafka
@@ -82,7 +82,7 @@ class Harness:
     def __init__(self, spark: SparkSession, brokers: str, folder: Path) -> None:
         self.spark = spark
         self.brokers = brokers
-        self.topics = Topics(brokers)
+        self.topics = Topics(Client.to(brokers))
         self._folder = folder
         self._runs = 0
 
@@ -154,7 +154,7 @@ class Harness:
         from confluent_kafka import Producer
 
         settings = {"partitioner": "murmur2_random", "message.max.bytes": LARGEST_RECORD}
-        producer = Producer({"bootstrap.servers": self.brokers, **settings})
+        producer = Producer({**self.topics.client_settings, **settings})
         first = pipeline.sources[0]
         by_topic = rows if isinstance(rows, dict) else {first.topics[0]: rows}
         for topic, items in by_topic.items():
@@ -199,7 +199,7 @@ class Harness:
 
         ends = self.topics.ends([topic])[topic]
         missing = sum(ends.values()) - sum(begin.values())
-        consumer = Consumer({"bootstrap.servers": self.brokers, "group.id": "eagre-testing"})
+        consumer = Consumer({**self.topics.client_settings, "group.id": "eagre-testing"})
         consumer.assign([TopicPartition(topic, p, offset) for p, offset in begin.items()])
         found: list[Any] = []
         deadline = time.monotonic() + TIMEOUT_SECONDS

@@ -1,0 +1,187 @@
+"""How clients reach a Kafka cluster and are let in: said once, for librdkafka and for Java.
+
+The settings are those of a Java client, as Kafka's own tools take them with ``--command-config``;
+librdkafka's names for the same things are understood as well. Eagre's own look at topics speaks
+librdkafka, Spark's connector and the companion speak Java: each gets its own dialect. Values are
+never shown.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eagre.broker import dialects, registry
+from eagre.broker.properties import parse
+from eagre.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger("eagre")
+
+CONFIG = "EAGRE_KAFKA_CONFIG"
+"""The environment variable that names the client's properties file."""
+
+PREFIX = "EAGRE_KAFKA_"
+"""What the environment variables of single settings begin with: EAGRE_KAFKA_SASL_PASSWORD."""
+
+_ACCESS = ("security.", "sasl.", "ssl.", "enable.ssl.")
+_SECRET = re.compile(r"password|jaas|\.pem$|keystore\.key$|secret")
+
+
+def is_access(name: str) -> bool:
+    """Tell whether a client's setting is about being let into the cluster.
+
+    >>> is_access("sasl.password"), is_access("kafka.ssl.keystore.type"), is_access("linger.ms")
+    (True, True, False)
+    """
+    return name.lower().removeprefix("kafka.").startswith(_ACCESS)
+
+
+@dataclass(frozen=True)
+class Client:
+    """The address of a cluster, and what it asks of those who come.
+
+    >>> Client("broker:9093", {"security.protocol": "SASL_SSL", "sasl.password": "secret"})
+    Client(brokers='broker:9093', origins=())
+
+    Attributes:
+        brokers: ``host:port``, several with commas.
+        settings: The settings for security, as they were given.
+        origins: Where they were given: a file, environment variables, options.
+    """
+
+    brokers: str
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    origins: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def to(
+        cls,
+        brokers: str,
+        config: Path | str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> Client:
+        """Gather the settings for a cluster.
+
+        What a declaration says comes before the environment, a single setting before a file. An
+        embedded broker that runs asks for nothing, and is given what the options say alone.
+
+        Args:
+            brokers: Its address.
+            config: A client's properties file; else the one that ``EAGRE_KAFKA_CONFIG`` names.
+            options: Options of Spark's connector; of those, ``kafka.*`` are the client's.
+
+        Raises:
+            SettingsError: A file cannot be read, or is not what it should be.
+        """
+        stated = {
+            name[len("kafka.") :]: value
+            for name, value in (options or {}).items()
+            if name.lower().startswith("kafka.") and is_access(name)
+        }
+        told = ("options",) if stated else ()
+        if _is_embedded(brokers):
+            return cls(brokers, stated, told)
+        declared = _read(config) if config else {}
+        single = {_setting(name): name for name in _variables()}
+        around = {name: os.environ[variable] for name, variable in single.items()}
+        file = os.environ.get(CONFIG) if not config else None
+        base = _read(file) if file else {}
+        named = [f"{CONFIG}={file}"] if file else [str(config)] if config else []
+        client = cls(
+            brokers,
+            {**base, **around, **declared, **stated},
+            (*named, *sorted(single.values()), *told),
+        )
+        dialects.require_usable(client.settings)
+        return client
+
+    @property
+    def protocol(self) -> str:
+        """The security protocol; ``PLAINTEXT`` if none is named."""
+        return self.settings.get("security.protocol", "PLAINTEXT").upper()
+
+    def java(self) -> dict[str, str]:
+        """Give the settings for security as a Java client takes them.
+
+        >>> Client("b:1", {"ssl.ca.location": "ca.pem"}).java()
+        {'ssl.truststore.type': 'PEM', 'ssl.truststore.location': 'ca.pem'}
+        """
+        return dialects.java(self.settings)
+
+    def librdkafka(self) -> dict[str, str]:
+        """Give the settings as librdkafka takes them, the address among them.
+
+        Raises:
+            SettingsError: It has no counterpart for one of them.
+        """
+        return {**dialects.librdkafka(self.settings), "bootstrap.servers": self.brokers}
+
+    def described(self) -> str:
+        """Say what is used, without any value that could be secret.
+
+        >>> Client("b:1", {"security.protocol": "SSL"}, ("client.properties",)).described()
+        'SSL, from client.properties'
+        """
+        how = f"{self.protocol}, {self.login}" if self.login else self.protocol
+        return f"{how}, from {', '.join(self.origins)}" if self.origins else how
+
+    @property
+    def login(self) -> str:
+        """Mechanism and user, in words; empty where there is no login."""
+        mechanism = dialects.mechanism(self.settings)
+        user = dialects.credentials(self.settings).get("username", "")
+        return f"{mechanism} as {user!r}" if mechanism else ""
+
+
+def _is_embedded(brokers: str) -> bool:
+    host, _, port = brokers.rpartition(":")
+    own = host in ("127.0.0.1", "localhost") and port.isdigit()
+    return own and any(broker.port == int(port) for broker in registry.running())
+
+
+def _variables() -> list[str]:
+    """The environment variables that hold single settings."""
+    return [name for name in os.environ if name.startswith(PREFIX) and is_access(_setting(name))]
+
+
+def _setting(variable: str) -> str:
+    return variable.removeprefix(PREFIX).lower().replace("_", ".")
+
+
+def _read(config: Path | str) -> dict[str, str]:
+    """Read the settings for security of a properties file; its others are left aside.
+
+    Raises:
+        SettingsError: The file cannot be read.
+    """
+    path = Path(config).expanduser()
+    try:
+        entries = parse(path.read_text("latin-1"))
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise SettingsError(
+            "CONFIG_UNREADABLE",
+            f"the Kafka client's configuration {path} cannot be read: {error.strerror}.",
+            hint=f"name a properties file by {CONFIG} or eg.Kafka(..., config=...).",
+        ) from None
+    settings = {name: value for name, value in entries.items() if is_access(name)}
+    if mode & (stat.S_IRGRP | stat.S_IROTH) and any(map(_SECRET.search, settings)):
+        _warn_once(path)
+    return settings
+
+
+def _warn_once(path: Path) -> None:
+    if path not in _warned:
+        _warned.add(path)
+        log.warning("%s holds a secret and others may read it; `chmod 600 %s` mends it", path, path)
+
+
+_warned: set[Path] = set()

@@ -1,0 +1,93 @@
+"""What it means when a cluster does not let a client in, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+from eagre.errors import BrokerError
+
+if TYPE_CHECKING:
+    from eagre.broker.client import Client
+
+GUESSED = "SECURITY_PROTOCOL_WRONG"
+"""The one refusal that is a guess: a broker that is just ending hangs up in the same way."""
+
+_HELLO_SECONDS = 2
+
+
+def refused(client: Client, kind: str, told: str) -> BrokerError | None:
+    """Describe an error of librdkafka by which the cluster, or this client, refuses to talk.
+
+    Args:
+        client: Who was refused.
+        kind: librdkafka's name of the error.
+        told: Its text.
+
+    Returns:
+        The error to raise; None where time may mend it.
+    """
+    why = re.sub(r"^\S+://\S+: | \(after [^)]*\)|\.$", "", told)
+    where = f" ({', '.join(client.origins)})" if client.origins else ""
+    if kind == "_AUTHENTICATION":
+        return BrokerError(
+            "LOGIN_REFUSED",
+            f"the cluster at {client.brokers} refused the login by {client.login}: {why}.",
+            hint=f"check sasl.mechanism, sasl.username and sasl.password{where}.",
+        )
+    if "PLAINTEXT broker listener" in why:
+        return _misunderstood(client, why)
+    if "certificate verify failed" in why or "could not be verified" in why:
+        return BrokerError(
+            "BROKER_NOT_TRUSTED",
+            f"the certificate of {client.brokers} was not signed by an authority this client "
+            f"trusts, or is for another host: {why}.",
+            hint="name the PEM file of the authority that signed it as ssl.truststore.location, "
+            f"with ssl.truststore.type=PEM{where}.",
+        )
+    if kind == "_SSL" or "SSL alert" in why:
+        return BrokerError(
+            "TLS_REFUSED",
+            f"the TLS handshake with {client.brokers} failed: {why}.",
+            hint="a listener that asks for a client's certificate needs ssl.keystore.location, "
+            f"with ssl.keystore.type=PEM: key and certificates in one file{where}.",
+        )
+    return None
+
+
+def misunderstood(client: Client) -> BrokerError | None:
+    """Ask a listener that only hangs up whether it speaks TLS: librdkafka does not tell."""
+    if not _speaks_tls(client.brokers):
+        return None
+    if client.protocol.endswith("PLAINTEXT"):
+        return _misunderstood(client, "it speaks TLS")
+    if client.protocol == "SSL":
+        return _misunderstood(client, "it hangs up after the handshake, and may ask for a login")
+    return None
+
+
+def _misunderstood(client: Client, why: str) -> BrokerError:
+    where = client.origins[0] if client.origins else "a file that EAGRE_KAFKA_CONFIG names"
+    return BrokerError(
+        GUESSED,
+        f"the listener at {client.brokers} does not understand "
+        f"security.protocol={client.protocol}: {why}.",
+        hint=f"set security.protocol (PLAINTEXT, SSL, SASL_SSL) as it asks, in {where}.",
+    )
+
+
+def _speaks_tls(brokers: str) -> bool:
+    host, _, port = brokers.split(",", maxsplit=1)[0].rpartition(":")
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, int(port)), _HELLO_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname=host),
+        ):
+            return True
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,399 @@
+"""Security as a user sets it up: certificates and logins, from a file or the environment."""
+
+import json
+import re
+import secrets
+from dataclasses import dataclass
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+import eagre as eg
+from certificates import Authority
+from conftest import processes_of
+from eagre.broker import Client, EmbeddedBroker, Topics
+from eagre.broker.server import free_port
+from eagre.errors import EagreError, SettingsError
+from eagre.testing import Harness
+from eagre.waiting import wait_until
+from test_run import Run
+
+APP = """
+import eagre as eg
+
+@eg.udf("int", on_error="{on_error}")
+def share(amount):
+    return 100 // amount
+
+@eg.pipeline(source=eg.Kafka("{name}-in", schema="card STRING, amount INT"{more}),
+             sink=eg.Kafka("{name}-out", key="card"{more}))
+def {name}(df):
+    df.sparkSession.sparkContext.setLogLevel("INFO")
+    rows = df.withColumn("share", share("amount"))
+    rows.explain("extended")
+    return rows
+"""
+ROWS = [{"card": "a", "amount": 4}, {"card": "b", "amount": 0}, {"card": "c", "amount": 5}]
+
+
+def app(name, on_error="dead-letter", more=""):
+    return APP.format(name=name, on_error=on_error, more=more)
+
+
+@dataclass
+class Secured:
+    """A cluster that asks for certificates at one address and for a login at another."""
+
+    broker: EmbeddedBroker
+    mtls: str
+    sasl: str
+    authority: Authority
+    word: str
+    """The password of everything: of the user 'alice', and of the client's key."""
+
+    def trust(self, authority=None):
+        path = (authority or self.authority).file
+        return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(path)}
+
+    def certificate(self):
+        return {
+            "security.protocol": "SSL",
+            **self.trust(),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.authority.sign("client", self.word)),
+            "ssl.key.password": self.word,
+        }
+
+    def login(self, password=None, mechanism="PLAIN"):
+        return {
+            "security.protocol": "SASL_SSL",
+            **self.trust(),
+            "sasl.mechanism": mechanism,
+            "sasl.username": "alice",
+            "sasl.password": password or self.word,
+        }
+
+
+def listener(name, settings):
+    return {f"listener.name.{name}.{key}": value for key, value in settings.items()}
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("certificates")
+    authority, word = Authority(folder, "authority"), f"canary{secrets.token_hex(8)}"
+    mtls, sasl = free_port(), free_port()
+    login = "org.apache.kafka.common.security"
+    tls = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.sign("broker")),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.file),
+    }
+    settings = {
+        "listeners": f"MTLS://127.0.0.1:{mtls},LOGIN://127.0.0.1:{sasl}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+        "MTLS:SSL,LOGIN:SASL_SSL",
+        **listener("mtls", {**tls, "ssl.client.auth": "required"}),
+        **listener("login", {**tls, "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512"}),
+        "listener.name.login.plain.sasl.jaas.config": f"{login}.plain.PlainLoginModule required "
+        f'user_alice="{word}";',
+        "listener.name.login.scram-sha-512.sasl.jaas.config": f"{login}.scram.ScramLoginModule "
+        "required;",
+    }
+    with EmbeddedBroker(settings=settings) as broker:
+        scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        alice = UserScramCredentialUpsertion("alice", scram, word.encode())
+        [made] = Topics(broker.address).admin.alter_user_scram_credentials([alice]).values()
+        made.result(30)
+        yield Secured(broker, f"127.0.0.1:{mtls}", f"127.0.0.1:{sasl}", authority, word)
+
+
+def written(folder, settings, name="client.properties"):
+    path = folder / name
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    path.chmod(0o600)
+    return path
+
+
+def leaks(word, *folders):
+    """The files that hold the word, apart from those that must."""
+    own = {"client.properties", "server.properties"}
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    return [path for path in files if path.name not in own and word.encode() in path.read_bytes()]
+
+
+def on_command_lines(word):
+    lines = [" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])]
+    assert any("org.apache.spark.deploy.SparkSubmit" in line for line in lines)
+    return [line for line in lines if word in line]
+
+
+def produce(client, topic, rows):
+    producer = Producer({**client.librdkafka(), "partitioner": "murmur2_random"})
+    for row in rows:
+        producer.produce(topic, json.dumps(row))
+    assert producer.flush(30) == 0
+
+
+def count(client, topic):
+    topics = Topics(client)
+    return sum(topics.ends([topic])[topic].values()) if topic in topics.names() else 0
+
+
+def test_certificates_from_a_file_and_no_secret_anywhere(cli, secured):
+    """A run over TLS with a client's certificate; its key is locked by a canary."""
+    config = written(cli.folder, secured.certificate())
+    cli.env |= {
+        "EAGRE_KAFKA_CONFIG": str(config),
+        "EAGRE_BROKERS": secured.mtls,
+        "SPARK_LOCAL_DIRS": str(cli.folder / "scratch"),
+    }
+    client = Client(secured.mtls, secured.certificate())
+    run = Run(cli, cli.app(app("mutual"), "mutual.py"), "--every", "5 seconds")
+    try:
+        run.wait_for("running in real-time")
+        produce(client, "mutual-in", ROWS)
+        wait_until(lambda: count(client, "mutual-out") == 2, 30, "rows did not come through")
+        wait_until(lambda: count(client, "mutual-in.dlq") == 1, 30, "no dead letter")
+        assert on_command_lines(secured.word) == []
+        assert leaks(secured.word, cli.folder, secured.broker.data) == []
+        assert run.end() == 0, run.said
+    finally:
+        run.process.kill()
+        run.process.communicate()
+    said = [*run.said]
+    for command in (
+        ("topic", "list"),
+        ("topic", "lag", "mutual"),
+        ("topic", "tail", "mutual-out", "--from", "earliest", "-n", "2", "--keys"),
+        ("checkpoint", "show", "mutual", "--json", "-"),
+        ("doctor",),
+    ):
+        done = cli.ok(*command)
+        said += [done.stdout, done.stderr]
+    told = "\n".join(said)
+    assert f"SSL, from EAGRE_KAFKA_CONFIG={config}" in told
+    assert "a\t" in told
+    assert secured.word not in told
+    log = (cli.folder / ".eagre" / "logs" / "mutual.log").read_text()
+    assert "ssl.key.password = [hidden]" in log, "Kafka's clients logged nothing: a blind test"
+    assert "== Optimized Logical Plan ==" in log
+    assert leaks(secured.word, cli.folder, secured.broker.data) == []
+    assert processes_of(cli.folder) == []
+
+
+def test_a_login_from_the_environment_and_a_query_that_fails(cli, secured):
+    cli.env |= {
+        "EAGRE_BROKERS": secured.sasl,
+        "EAGRE_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+        "EAGRE_KAFKA_SSL_CA_LOCATION": str(secured.authority.file),
+        "EAGRE_KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+        "EAGRE_KAFKA_SASL_USERNAME": "alice",
+        "EAGRE_KAFKA_SASL_PASSWORD": secured.word,
+        "SPARK_LOCAL_DIRS": str(cli.folder / "scratch"),
+    }
+    given = "".join(f"{json.dumps(row)}\n" for row in ROWS)
+    cli.ok("topic", "create", "login-in")
+    assert "wrote 3 records" in cli.ok("topic", "produce", "login-in", given=given).stderr
+    failing = cli.app(app("login", on_error="fail"), "login.py")
+    bad = cli("run", failing, "--mode", "available-now", "--debug")
+    assert bad.returncode == 1
+    assert "QUERY_FAILED" in bad.stderr
+    assert "ZeroDivisionError" in bad.stderr
+    log = (cli.folder / ".eagre" / "logs" / "login.log").read_text()
+    assert "sasl.jaas.config = [hidden]" in log, "Kafka's clients logged nothing: a blind test"
+    assert "StreamingQueryException" in log
+    assert secured.word not in bad.stdout + bad.stderr
+    assert leaks(secured.word, cli.folder, secured.broker.data) == []
+    wrong = cli("run", failing, EAGRE_KAFKA_SASL_PASSWORD=f"not-{secured.word}")
+    assert "eagre: LOGIN_REFUSED: " in wrong.stderr
+    assert wrong.stderr.count("\n") == 1
+    assert secured.word not in wrong.stderr
+
+
+def test_rows_over_a_login(eagre_spark, secured, tmp_path, monkeypatch):
+    """The test kit, too, goes by the environment."""
+    monkeypatch.setenv("EAGRE_KAFKA_CONFIG", str(written(tmp_path, secured.login())))
+
+    @eg.pipeline(source=eg.Kafka("kit-in", schema="card STRING, amount INT"), sink=eg.Kafka("kit"))
+    def kit(df):
+        return df.where("amount > 0").select("card")
+
+    harness = Harness(eagre_spark, secured.sasl, tmp_path / "checkpoints")
+    assert harness.run(kit, ROWS) == [{"card": "a"}, {"card": "c"}]
+
+
+def refusal(secured, address, settings, timeout=10):
+    with pytest.raises(EagreError) as refused:
+        Topics(Client(address, settings, ("client.properties",)), timeout).names()
+    assert secured.word not in str(refused.value)
+    return refused.value
+
+
+def test_what_a_cluster_refuses_is_a_sentence_with_the_next_step(secured, tmp_path):
+    stranger = Authority(tmp_path, "stranger")
+    for mechanism in ("PLAIN", "SCRAM-SHA-512"):
+        wrong = refusal(secured, secured.sasl, secured.login("guessed", mechanism))
+        assert wrong.code == "LOGIN_REFUSED"
+        assert f"by {mechanism} as 'alice'" in wrong.problem
+        assert "sasl.password (client.properties)" in wrong.hint
+    unknown = refusal(secured, secured.sasl, {**secured.login(), **secured.trust(stranger)})
+    assert unknown.code == "BROKER_NOT_TRUSTED"
+    assert "ssl.truststore.location" in unknown.hint
+    nameless = {"security.protocol": "SSL", **secured.trust()}
+    assert refusal(secured, secured.mtls, nameless).code == "TLS_REFUSED"
+    other = {**secured.certificate(), "ssl.keystore.location": str(stranger.sign("client"))}
+    assert refusal(secured, secured.mtls, other).code == "TLS_REFUSED"
+    assert refusal(secured, secured.mtls, {}, 2).code == "SECURITY_PROTOCOL_WRONG"
+    plain = secured.broker.address
+    assert refusal(secured, plain, secured.login(), 2).code == "SECURITY_PROTOCOL_WRONG"
+    locked = {**secured.certificate(), "ssl.key.password": "guessed"}
+    assert refusal(secured, secured.mtls, locked).code == "CLIENT_SETTINGS_UNUSABLE"
+
+
+def test_the_declarations_options_reach_the_look_at_topics_too(secured, tmp_path):
+    options = {f"kafka.{name}": value for name, value in secured.login().items()}
+    declared = eg.Kafka("any", options={**options, "kafka.linger.ms": "3"})
+    Topics(declared.client(secured.sasl)).cluster_id()
+    assert secured.word not in repr(declared)
+    connector = declared.connector_options(secured.sasl)
+    assert connector["kafka.linger.ms"] == "3"
+    assert f'password="{secured.word}"' in connector["kafka.sasl.jaas.config"]
+    assert "kafka.sasl.password" not in connector
+    config = written(tmp_path, secured.certificate())
+    Topics(eg.Kafka("any", config=config).client(secured.mtls)).cluster_id()
+    assert secured.word not in repr(eg.Kafka("any", config=config).client(secured.mtls))
+
+
+def test_separate_files_for_key_and_certificate(secured, tmp_path):
+    """As librdkafka takes them; Java is given both as text."""
+    whole = secured.authority.sign("client").read_text()
+    key, certificate = whole.split("-----BEGIN CERTIFICATE-----")
+    (tmp_path / "key.pem").write_text(key)
+    (tmp_path / "certificate.pem").write_text(f"-----BEGIN CERTIFICATE-----{certificate}")
+    settings = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(secured.authority.file),
+        "ssl.certificate.location": str(tmp_path / "certificate.pem"),
+        "ssl.key.location": str(tmp_path / "key.pem"),
+    }
+    Topics(Client(secured.mtls, settings)).cluster_id()
+    assert Client(secured.mtls, settings).java() == {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(secured.authority.file),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": f"-----BEGIN CERTIFICATE-----{certificate}",
+        "ssl.keystore.key": key,
+    }
+
+
+def test_sparks_plans_do_not_show_a_key(eagre_spark, eagre_broker):
+    secret = f"-----BEGIN PRIVATE KEY-----{secrets.token_hex(8)}"
+    source = eg.Kafka("keyed", format="string", options={"kafka.ssl.keystore.key": secret})
+    Topics(eagre_broker.address).create("keyed", 1)
+    rows = source.read(eagre_spark, eagre_broker.address)
+    plan = str(rows._jdf.queryExecution().toString())  # noqa: SLF001  (explain only prints)
+    assert "kafka.ssl.keystore.key" in plan
+    assert secret not in plan
+
+
+LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ({**LOGIN, "sasl.mechanism": "GSSAPI"}, "SASL_MECHANISM_UNKNOWN"),
+        ({"security.protocol": "SASL_SSL"}, "SASL_MECHANISM_UNKNOWN"),
+        ({**LOGIN, "sasl.username": "a"}, "LOGIN_MISSING"),
+        ({"ssl.truststore.location": "trust.jks"}, "TRUSTSTORE_NOT_PEM"),
+        ({"ssl.keystore.location": "key.jks", "ssl.keystore.type": "JKS"}, "KEYSTORE_NOT_PEM"),
+    ],
+)
+def test_what_librdkafka_cannot_do_is_said_and_java_still_gets_it(settings, code):
+    with pytest.raises(SettingsError) as refused:
+        Client("b:1", settings).librdkafka()
+    assert refused.value.code == code
+    assert (
+        Client("b:1", settings).java().items()
+        >= {name: value for name, value in settings.items() if name != "sasl.username"}.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ({"ssl.ca.location": "{absent}"}, "TLS_FILE_UNREADABLE"),
+        ({"ssl.key.location": "{old}"}, "KEY_NOT_PKCS8"),
+        ({"ssl.keystore.type": "PEM", "ssl.keystore.location": "{locked}"}, "KEY_PASSWORD_MISSING"),
+    ],
+)
+def test_files_that_cannot_be_used(tmp_path, settings, code):
+    old, locked = tmp_path / "old.pem", tmp_path / "locked.pem"
+    old.write_text("-----BEGIN RSA PRIVATE KEY-----\n")
+    locked.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
+    paths = {"absent": tmp_path / "absent", "old": old, "locked": locked}
+    config = written(tmp_path, {name: text.format(**paths) for name, text in settings.items()})
+    with pytest.raises(SettingsError) as refused:
+        Client.to("b:1", config)
+    assert refused.value.code == code
+
+
+def test_a_config_that_is_not_there_is_one_sentence(cli):
+    done = cli("topic", "list", "--brokers", "b:1", EAGRE_KAFKA_CONFIG="absent.properties")
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"eagre: CONFIG_UNREADABLE: .* absent.properties cannot be read: .*\n", done.stderr
+    )
+
+
+def test_the_declaration_comes_before_the_environment(tmp_path, monkeypatch, secured):
+    around = written(tmp_path, {**LOGIN, "sasl.username": "around", "linger.ms": "9"}, "a")
+    declared = written(tmp_path, {**LOGIN, "sasl.username": "declared"}, "d")
+    monkeypatch.setenv("EAGRE_KAFKA_CONFIG", str(around))
+    monkeypatch.setenv("EAGRE_KAFKA_SASL_PASSWORD", "single")
+    assert Client.to("b:1").settings == {
+        **LOGIN,
+        "sasl.username": "around",
+        "sasl.password": "single",
+    }
+    assert Client.to("b:1", declared).settings["sasl.username"] == "declared"
+    stated = Client.to("b:1", declared, {"kafka.sasl.username": "stated"})
+    assert stated.settings["sasl.username"] == "stated"
+    assert stated.described() == (
+        f"SASL_SSL, PLAIN as 'stated', from {declared}, EAGRE_KAFKA_SASL_PASSWORD, options"
+    )
+    assert Client.to(secured.broker.address) == Client(secured.broker.address)
+
+
+def test_a_login_in_javas_words_is_understood():
+    text = 'org.apache.Module required username="a\\"b" \\\n  password="c=d";'
+    from eagre.broker.properties import parse
+
+    settings = {**LOGIN, **parse(f"sasl.jaas.config = {text}".replace('\\"', '\\\\"'))}
+    told = Client("b:1", settings).librdkafka()
+    assert (told["sasl.username"], told["sasl.password"]) == ('a"b', "c=d")
+    assert Client("b:1", settings).java()["sasl.jaas.config"] == settings["sasl.jaas.config"]
+    again = Client("b:1", {**LOGIN, "sasl.username": 'a"b', "sasl.password": "c=d"}).java()
+    assert Client("b:1", {**LOGIN, **again}).librdkafka() == told
+
+
+def test_a_file_with_a_secret_that_others_may_read_is_warned_of(tmp_path, caplog):
+    config = written(tmp_path, {"sasl.password": "secret"})
+    Client.to("b:1", config)
+    assert not caplog.messages
+    config.chmod(0o644)
+    Client.to("b:1", config)
+    Client.to("b:1", config)
+    assert caplog.messages == [
+        f"{config} holds a secret and others may read it; `chmod 600 {config}` mends it"
+    ]
