@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import eagre as eg
-from eagre.delivery import Checkpoint, Ledger
+from eagre.delivery import Checkpoint, Ledger, begin
 from eagre.errors import CheckpointError, SettingsError
 from eagre.reader import Fences
 from eagre.testing.harness import Record
@@ -231,3 +231,14 @@ def test_a_lock_is_seen_from_outside(eagre_spark, tmp_path):
     assert checkpoint.in_use
     with pytest.raises(CheckpointError, match="CHECKPOINT_IN_USE"):
         checkpoint.reset()
+
+
+def test_a_kill_before_the_first_mark_does_no_harm(eagre_spark, eagre_harness, tmp_path):
+    Ledger.read(tmp_path).begin()
+    one = pipeline("early", lambda df: df)
+    eagre_harness._make_topics(one)  # noqa: SLF001
+    gate, ledger = begin(
+        eagre_spark, one.sink, eagre_harness.topics, Checkpoint(tmp_path), None, {}, lambda _: None
+    )
+    assert gate.prefix == f"{ledger.id} 2"
+    assert [mark.after for mark in ledger.marks] == [-2]

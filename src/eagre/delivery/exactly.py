@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FENCE_HEADER = "eagre-fence"
 STABLE_SECONDS = 0.2
+STABLE_TRIES = 10
 CONTROL = "EAGRE_DELIVERY_CONTROL"
 """For the chaos suite: ``off`` or ``maximum`` break exactly once, and the verifier must notice."""
 
@@ -62,34 +63,22 @@ def begin(  # noqa: PLR0913, PLR0917  (what a run is made of)
     """
     ledger = Ledger.read(checkpoint.path)
     batch, _ = checkpoint.committed()
-    first = not ledger.begun
+    first = not ledger.marks
     ledger.begin()
     ends = _stable(outputs, sink.topics)
     if sink.fence == "in-band":
         write_fences(outputs, ends, ledger)
         ends = outputs.ends(sink.topics)
-    mark = None if first else ledger.before(batch)
     if first and batch >= 0:
         say("exactly once begins now: what came since the last commit may be repeated this once")
     if first:
         ledger.mark(batch - 1, ends)
-    prefix = f"{ledger.id} {ledger.incarnation}"
-    if mark is None:
-        _require_first(first, ledger)
         delivered = gateway.nothing_delivered(spark)
     else:
+        mark = ledger.before(batch)
         delivered = _scanned(spark, sink, outputs, brokers, mark, ends, ledger, position, say)
         ledger.mark(batch, ends)
-    return Gate(prefix, delivered), ledger
-
-
-def _require_first(first: bool, ledger: Ledger) -> None:  # noqa: FBT001
-    if not first:
-        raise CheckpointError(
-            "LEDGER_BROKEN",
-            f"{ledger.path} holds no mark from before the last commit.",
-            hint="restore the checkpoint and the ledger from one copy.",
-        )
+    return Gate(f"{ledger.id} {ledger.incarnation}", delivered), ledger
 
 
 def _scanned(  # noqa: PLR0913, PLR0917
@@ -116,8 +105,8 @@ def _scanned(  # noqa: PLR0913, PLR0917
                     "OUTPUT_EXPIRED",
                     f"{topic}/{p} begins at offset {begins[topic][p]}, and what was delivered "
                     f"since the last commit at {start}: the topic's retention took it away.",
-                    hint="keep the output longer than a downtime; to go on, accept repeats with "
-                    'delivery="at-least-once" for one start.',
+                    hint="keep the output longer than a downtime. To go on and repeat once what "
+                    f"came since the last commit, remove {ledger.path}.",
                 )
     waiting = sum(ends[t][p] - starts[t][p] for t in ends for p in ends[t])
     control = os.environ.get(CONTROL, "set")
@@ -140,14 +129,18 @@ def _scanned(  # noqa: PLR0913, PLR0917
 
 
 def _stable(outputs: Topics, names: tuple[str, ...]) -> Offsets:
-    """Wait until the output ends where it ended a moment ago: the broker may still be writing."""
+    """Wait until the output ends where it ended a moment ago: the broker may still be writing.
+
+    Not for ever: others may write to the topic all the time.
+    """
     ends = outputs.ends(names)
-    while True:
+    for _ in range(STABLE_TRIES):
         time.sleep(STABLE_SECONDS)
         again = outputs.ends(names)
         if again == ends:
-            return ends
+            break
         ends = again
+    return ends
 
 
 def write_fences(outputs: Topics, ends: Offsets, ledger: Ledger) -> None:

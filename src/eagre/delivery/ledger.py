@@ -76,11 +76,6 @@ class Ledger:
                 "once what came since the last commit.",
             ) from None
 
-    @property
-    def begun(self) -> bool:
-        """Whether a run has written with it before."""
-        return self.incarnation > 0
-
     def begin(self) -> None:
         """Count a new run, before it writes anything."""
         self.incarnation += 1
@@ -92,13 +87,20 @@ class Ledger:
         self.marks = [*kept, Mark(after, self.incarnation, ends)][-KEPT:]
         self.write()
 
-    def before(self, committed: int) -> Mark | None:
-        """Give the latest mark behind which all results since a committed batch lie."""
-        return max(
-            (mark for mark in self.marks if mark.after < committed),
-            key=lambda mark: mark.after,
-            default=None,
-        )
+    def before(self, committed: int) -> Mark:
+        """Give the latest mark behind which all results since a committed batch lie.
+
+        Raises:
+            CheckpointError: There is none: ledger and checkpoint are not of one moment.
+        """
+        fit = [mark for mark in self.marks if mark.after < committed]
+        if not fit:
+            raise CheckpointError(
+                "LEDGER_BROKEN",
+                f"{self.path} holds no mark from before the last commit, which is {committed}.",
+                hint="restore the checkpoint and the ledger from one copy.",
+            )
+        return max(fit, key=lambda mark: mark.after)
 
     def write(self) -> None:
         """Write the file, and make sure that it is on the disk."""
