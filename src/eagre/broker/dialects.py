@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from eagre.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     Settings = Mapping[str, str]
 
@@ -37,15 +37,46 @@ _LIBRDKAFKA_ONLY = frozenset(
         "ssl.key.pem",
     }
 )
+_LOGIN = ("sasl.username", "sasl.password")
+_STORES = (
+    ("ssl.truststore.", "ssl.ca."),
+    ("ssl.keystore.", "ssl.certificate.", "ssl.key."),
+)
 _SHARED = frozenset({"security.protocol", "ssl.key.password"})
 _HOST_CHECK = "ssl.endpoint.identification.algorithm"
 _OLD_KEY = re.compile(r"-----BEGIN (RSA|EC|DSA) PRIVATE KEY-----")
 
 
+def layered(layers: Iterable[Settings]) -> dict[str, str]:
+    """Lay settings over one another, the later ones on top.
+
+    A login or a store that a later layer names takes the place of an earlier one, in whichever
+    dialect either was named; passwords that were given apart stay.
+
+    >>> layered([{"ssl.ca.location": "ca.pem"}, {"ssl.truststore.location": "trust.jks"}])
+    {'ssl.truststore.location': 'trust.jks'}
+    """
+    merged: dict[str, str] = {}
+    for layer in layers:
+        named = [name for name in layer if not name.endswith(("password", "type"))]
+        for group in _STORES:
+            if any(name.startswith(group) for name in named):
+                merged = {n: v for n, v in merged.items() if _stays(n, group)}
+        if "sasl.jaas.config" in layer:
+            merged = {n: v for n, v in merged.items() if n not in _LOGIN}
+        merged |= layer
+    return merged
+
+
+def _stays(name: str, group: tuple[str, ...]) -> bool:
+    return name.endswith("password") or not name.startswith(group)
+
+
 def java(settings: Settings) -> dict[str, str]:
     """Translate for a Java client."""
+    apart = (*_LIBRDKAFKA_ONLY, "ssl.truststore.", "ssl.keystore.")
     return {
-        **{name: value for name, value in settings.items() if name not in _LIBRDKAFKA_ONLY},
+        **{name: value for name, value in settings.items() if not name.startswith(apart)},
         **_java_login(settings),
         **_java_trust(settings),
         **_java_key(settings),
@@ -162,8 +193,8 @@ def _quoted(value: str) -> str:
 
 
 def _java_trust(settings: Settings) -> dict[str, str]:
-    if any(name.startswith("ssl.truststore.") for name in settings):
-        return {}
+    if "ssl.truststore.location" in settings or "ssl.truststore.certificates" in settings:
+        return {n: value for n, value in settings.items() if n.startswith("ssl.truststore.")}
     if "ssl.ca.pem" in settings:
         return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": settings["ssl.ca.pem"]}
     if "ssl.ca.location" in settings:
@@ -174,8 +205,8 @@ def _java_trust(settings: Settings) -> dict[str, str]:
 
 def _java_key(settings: Settings) -> dict[str, str]:
     """Key and certificates: Java reads both from one file, or each as text."""
-    if any(name.startswith("ssl.keystore.") for name in settings):
-        return {}
+    if "ssl.keystore.location" in settings or "ssl.keystore.key" in settings:
+        return {n: value for n, value in settings.items() if n.startswith("ssl.keystore.")}
     chain, key = settings.get("ssl.certificate.location"), settings.get("ssl.key.location")
     if chain and chain == key:
         return {"ssl.keystore.type": "PEM", "ssl.keystore.location": chain}
