@@ -886,7 +886,7 @@ def test_run_checks_first_and_can_be_told_not_to(cli, eagre_broker):
     assert "--no-check insists" in done.stderr
     assert "bad" not in Topics(eagre_broker.address).names()
     insisted = cli("run", path, "--brokers", eagre_broker.address, "--no-check")
-    assert "QUERY_FAILED" in insisted.stderr
+    assert "QUERY_REFUSED" in insisted.stderr
     assert "CoalesceExec" in insisted.stderr
 
 

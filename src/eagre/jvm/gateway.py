@@ -229,6 +229,11 @@ def ended(spark: SparkSession, query: StreamingQuery) -> bool:
     return bool(companion(spark, "SparkInternals").ended(_java_query(query)))
 
 
+def has_run(spark: SparkSession, query: StreamingQuery) -> bool:
+    """Tell whether a query came to run any job: one that Spark refuses in planning did not."""
+    return bool(spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId)))
+
+
 def goes_by_the_clock(df: DataFrame) -> bool:
     """Tell whether a query has timers or TTL by the wall clock."""
     internals = companion(df.sparkSession, "SparkInternals")

@@ -149,9 +149,7 @@ def run(spec: RunSpec, parent: Parent) -> None:
                 f"the JVM of pipeline {pipeline.name!r} ended without a word: it was killed, by "
                 "hand or for its memory, or it crashed.",
             ) from error
-        query.blame()
-        problem = f"pipeline {pipeline.name!r} failed: {gateway.reason(error)}"
-        raise PipelineFailed("QUERY_FAILED", problem) from error
+        raise query.failed(error) from error
 
 
 def _lock(spark: SparkSession, checkpoint: Checkpoint) -> None:
@@ -211,14 +209,25 @@ class Run:
     parent: Parent
     started: float = field(default_factory=time.monotonic)
     ledger: Ledger | None = None
+    query: StreamingQuery | None = None
 
     @cached_property
     def quarantine(self) -> Quarantine:
         """The records that killed their task before."""
         return Quarantine(self.checkpoint.path)
 
-    def blame(self) -> None:
-        """After a failure: note the records that tasks failed at; twice, and they are left out."""
+    def failed(self, error: Exception) -> PipelineFailed:
+        """Describe a failure: Spark refused the query before it ran, or it failed as it ran."""
+        reason = gateway.reason(error)
+        if self.query is None or not gateway.has_run(self.spark, self.query):
+            return PipelineFailed(
+                "QUERY_REFUSED", f"Spark refuses {self.pipeline.name!r}: {reason}"
+            )
+        self._blame()
+        return PipelineFailed("QUERY_FAILED", f"pipeline {self.pipeline.name!r} failed: {reason}")
+
+    def _blame(self) -> None:
+        """Note the records that tasks failed at; twice, and they are left out."""
         for topic, partition, offset in self.quarantine.blame(
             gateway.suspects(self.spark, self.pipeline.name)
         ):
@@ -257,7 +266,7 @@ class Run:
             raise
         except Exception as error:
             raise self.pipeline.cannot_be_built(error) from error
-        query = started(writer, self.spec.mode)
+        query = self.query = started(writer, self.spec.mode)
         self.started = time.monotonic()
         self.parent.tell(
             "running",

@@ -33,6 +33,7 @@ LONGEST_WAIT_SECONDS = 30.0
 
 FOR_GOOD = frozenset(
     {
+        "QUERY_REFUSED",
         "TOPIC_REPLACED",
         "RETENTION_OVERTOOK",
         "CHECKPOINT_IN_USE",
@@ -156,7 +157,7 @@ class Supervisor:
         on_event: Hears each event with the pipeline's name.
         early: Ask for the cluster at once, while Spark starts.
         restarts: After how many failures in a row, without a commit between them, a pipeline is
-            given up.
+            given up; a backfill at the first.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class Supervisor:
         self._brokers = brokers
         self._on_event = on_event
         self._early = early
-        self._restarts = restarts
+        self._restarts = 0 if spec.mode == "available-now" else restarts
         self._events: Queue[tuple[SparkChild, Event]] = Queue()
         self._all: list[Attempts] = []
         self._stopping = 0
