@@ -277,7 +277,9 @@ def test_what_is_printed_reaches_the_log_and_no_kill_leaves_workers(
     for topic in ("loud-in", "loud-out"):
         if topic not in eagre_harness.topics.names():
             eagre_harness.topics.create(topic, 1)
-    process = cli.start("run", app, "--brokers", eagre_broker.address, "--from", "latest")
+    process = cli.start(
+        *("run", app, "--brokers", eagre_broker.address, "--from", "latest", "--restarts", "0")
+    )
     try:
         wait_until(lambda: workers(cli.folder), 60, "no worker was started")
         _feed(eagre_broker.address, eagre_harness, 13 if busy else 7)
