@@ -19,12 +19,19 @@ class Setting:
         reason: Why.
         without: What to measure the effect against: Spark's default, or the nearest to it that
             two cores can run. None where latency is not the reason.
+        rule: What the value follows, where it follows the machine.
     """
 
     key: str
     value: str
     reason: str
     without: str | None = None
+    rule: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The value as the page shows it: the same on every machine."""
+        return self.rule or self.value
 
 
 YOUNG_SHARE = 0.4
@@ -65,6 +72,7 @@ PROFILE = (
         "holds a task slot for as long as the query runs, and rows that come through fewer of them "
         "wake fewer threads. Spark's default is 200. A checkpoint fixes it: choose it once.",
         without="8",
+        rule="cores / 2",
     ),
     Setting(
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
@@ -92,6 +100,7 @@ PROFILE = (
         str(os.cpu_count() or 2),
         "The number of cores: a local session has more task slots than cores, and batch reads "
         "beside the stream should not be cut into as many pieces.",
+        rule="cores",
     ),
     Setting(
         "spark.sql.session.timeZone",

@@ -110,12 +110,11 @@ def page(results: dict[str, Figures], rounds: int) -> str:
 
 def _line(setting: Setting, results: dict[str, Figures]) -> str:
     base, without = results["profile"], results.get(setting.key)
-    value = "cores" if setting.key == "spark.default.parallelism" else setting.value
     told = [
         f"{without[f]:.1f} → {base[f]:.1f}" if without else "not for latency"
         for f in ("p50_ms", "p99_ms")
     ]
-    return f"| `{setting.key}` | `{value}` | {setting.reason} | {told[0]} | {told[1]} |"
+    return f"| `{setting.key}` | `{setting.shown}` | {setting.reason} | {told[0]} | {told[1]} |"
 
 
 def _median(figures: list[Figures]) -> Figures:
