@@ -330,7 +330,7 @@ REFUSED = {
     "too many slots": (lambda g: g.write(g.rows.repartition(20, "card")), "SLOTS_TOO_FEW"),
     "two shuffles too many": (
         lambda g: g.write(
-            g.timed.repartition(4, "id").groupBy("card", F.window("at", "10 seconds")).count()
+            g.timed.repartition(5, "id").groupBy("card", F.window("at", "10 seconds")).count()
         ).queryName("two-shuffles"),
         "SLOTS_TOO_FEW",
     ),
