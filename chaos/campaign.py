@@ -22,6 +22,8 @@ from .verify import Verdict, records, verify
 
 HERE = Path(__file__).parent
 PIPELINES = ("stateless", "counts")
+QUIET_SECONDS = 8
+"""Without a new result: everything has come out."""
 
 
 def campaign(  # noqa: PLR0913  (an option of the command line each)
@@ -31,6 +33,7 @@ def campaign(  # noqa: PLR0913  (an option of the command line each)
     seed: int,
     rate: float,
     every: str,
+    pause: float,
     control: str,
     folder: Path,
 ) -> dict:
@@ -55,9 +58,9 @@ def campaign(  # noqa: PLR0913  (an option of the command line each)
     try:
         run.wait_for("running in real-time", 0)
         load.start()
-        time.sleep(6)
+        time.sleep(3)
         for number, kind in enumerate(kinds, 1):
-            time.sleep(pick.uniform(2, 8))
+            time.sleep(pick.uniform(1, pause))
             faults.strike(kind)
             seconds = _resumed(run, broker.address, f"chaos-{pipeline}", faults.struck)
             resumes.append({"kind": kind, "seconds": seconds, **_phases(run, faults.struck)})
@@ -123,7 +126,7 @@ def _phases(run: Run, begin: float) -> dict[str, float]:
 def _settle(brokers: str, topic: str) -> None:
     """Wait until the output stands still: everything has come out."""
     since, known = time.monotonic(), -1
-    while time.monotonic() - since < 15:
+    while time.monotonic() - since < QUIET_SECONDS:
         now = _ends(brokers, topic)
         if now != known:
             since, known = time.monotonic(), now
@@ -159,6 +162,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
     parser.add_argument("--rate", type=float, default=300)
     parser.add_argument("--every", default="10 seconds")
+    parser.add_argument("--pause", type=float, default=8, help="most seconds before each fault")
     parser.add_argument("--control", choices=("none", "off", "maximum", "late"), default="none")
     parser.add_argument("--pipeline", choices=PIPELINES, action="append")
     parser.add_argument("--kinds", help="these faults, with commas, instead of all in turn")
@@ -176,6 +180,7 @@ def main() -> None:
                     seed=options.seed,
                     rate=options.rate,
                     every=options.every,
+                    pause=options.pause,
                     control=options.control,
                     folder=Path(folder),
                 )

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+OPTIONS = ("--every", "5 seconds", "--pause", "3", "--rate", "150")
 
 
 def chaos(*options):
-    command = [sys.executable, "-m", "chaos.campaign", "--every", "5 seconds", *options]
+    command = [sys.executable, "-m", "chaos.campaign", *OPTIONS, *options]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=400, check=False
     )
