@@ -211,7 +211,7 @@ def test_the_rules_are_drop_and_fail_too(eagre_harness, run_in_both_modes):
 
 
 def test_text_must_be_text_and_bytes_may_be_anything(eagre_harness):
-    box = Box(eagre_harness, "text-in")
+    box = Box(eagre_harness, "letters-text-in")
     texts = eagre_harness.run(through("text", format="string"), ["a", b"\xff", None, ""])
     assert [row["value"] for row in texts] == ["a", None, ""]
     assert box.reasons() == ["UNPARSABLE: the value is not UTF-8"]
@@ -286,7 +286,9 @@ def test_a_record_that_is_gone_is_said_to_be(eagre_harness):
     def never(n):
         raise ValueError("never")
 
-    @eg.pipeline(source=eg.Kafka("gone-in", schema="n INT"), sink=eg.Kafka("gone-out"))
+    @eg.pipeline(
+        source=eg.Kafka("letters-gone-in", schema="n INT"), sink=eg.Kafka("letters-gone-out")
+    )
     def gone(df):
         older = F.col("_source").withField("offset", F.lit(1).cast("bigint"))
         return df.withColumn("_source", older).select(never("n").alias("m"), "_source")
@@ -295,10 +297,10 @@ def test_a_record_that_is_gone_is_said_to_be(eagre_harness):
     from confluent_kafka import TopicPartition
 
     [deleted] = eagre_harness.topics.admin.delete_records(
-        [TopicPartition("gone-in", 0, 3)]
+        [TopicPartition("letters-gone-in", 0, 3)]
     ).values()
     deleted.result(10)
-    box = Box(eagre_harness, "gone-in")
+    box = Box(eagre_harness, "letters-gone-in")
     eagre_harness.run(gone, [{"n": 9}])
     [head] = box.headers()
     assert head["eagre-lost"] == "the record is no longer in its topic"

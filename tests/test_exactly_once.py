@@ -16,6 +16,7 @@ SCHEMA = "id BIGINT, card STRING, n BIGINT"
 
 
 def pipeline(name, function, *, source=None, partitioned_by=(), **sink):
+    name = f"once-{name}"
     first = eg.Kafka(f"{name}-in", schema=SCHEMA, partitioned_by=partitioned_by, partitions=2)
     return eg.pipeline(
         source=source or first,
@@ -70,7 +71,7 @@ def test_keyed_state_has_the_position_of_its_latest_row(eagre_harness, run_pipel
     )
     found = run_pipeline(one, rows(30))
     assert sorted(row["count"] for row in found if row["card"] == "c0") == list(range(1, 11))
-    positions = [words[2] for words in identities(eagre_harness, "keyed-out")]
+    positions = [words[2] for words in identities(eagre_harness, "once-keyed-out")]
     assert len(set(positions)) == len(positions) == 30
 
 
@@ -146,7 +147,7 @@ def test_a_union_and_a_table_are_carried(eagre_harness, run_pipeline, eagre_spar
     one = pipeline("union", joined, source=[left, right])
     found = run_pipeline(one, {"l-union": rows(9), "r-union": rows(9)})
     assert len(found) == 12
-    positions = {words[2] for words in identities(eagre_harness, "union-out")}
+    positions = {words[2] for words in identities(eagre_harness, "once-union-out")}
     assert len(positions) == 12
     assert {p.split("/")[0] for p in positions} == {"l-union", "r-union"}
 
@@ -190,7 +191,7 @@ def test_without_its_gate_a_query_fails(eagre_spark, eagre_broker, eagre_harness
         checkpoint=str(tmp_path),
         brokers=eagre_broker.address,
         mode="available-now",
-        start=eagre_harness.topics.begins(["ungated-in"]),
+        start=eagre_harness.topics.begins(["once-ungated-in"]),
     )
     with pytest.raises(Exception, match="EXACTLY_ONCE_UNOPENED"):
         query.awaitTermination(60)

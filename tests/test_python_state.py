@@ -186,7 +186,9 @@ def test_state_goes_from_mode_to_mode(run_pipeline, tmp_path):
 
 
 def test_results_carry_the_origin_of_their_row(run_in_both_modes):
-    @eg.pipeline(source=eg.Kafka("origin-in", schema=SCHEMA), sink=eg.Kafka("origin-out"))
+    @eg.pipeline(
+        source=eg.Kafka("state-origin-in", schema=SCHEMA), sink=eg.Kafka("state-origin-out")
+    )
     def origins(df):
         made = eg.transform_with_state(df.groupBy("key"), Simple(), OUTPUT)
         return made.select("key", "text", F.col("_source.offset").alias("offset"))

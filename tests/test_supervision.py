@@ -29,25 +29,25 @@ def jvm_of(cli):
 
 def test_a_killed_jvm_is_started_again_and_nothing_is_lost(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
-    app = cli.app(APP.format(name="again", body=BODY))
+    app = cli.app(APP.format(name="restarted", body=BODY))
     one = run(app, "--brokers", at, "--every", "5 seconds", "--from", "earliest")
     one.wait_for("running in real-time")
-    produce(at, "again-in", [{"card": "c", "n": n} for n in range(10)])
-    wait_until(lambda: written(at, "again-out") >= 10, 30, "nothing came out")
-    wait_until(lambda: status(cli)["again"]["commits"] > 1, 30, "nothing was committed")
+    produce(at, "restarted-in", [{"card": "c", "n": n} for n in range(10)])
+    wait_until(lambda: written(at, "restarted-out") >= 10, 30, "nothing came out")
+    wait_until(lambda: status(cli)["restarted"]["commits"] > 1, 30, "nothing was committed")
     jvm_of(cli).kill()
     one.wait_for("Starting again in 1 s (1 of 10)")
-    produce(at, "again-in", [{"card": "c", "n": n} for n in range(10, 15)])
-    wait_until(lambda: written(at, "again-out") >= 15, 60, "it did not go on")
-    shown = status(cli)["again"]
+    produce(at, "restarted-in", [{"card": "c", "n": n} for n in range(10, 15)])
+    wait_until(lambda: written(at, "restarted-out") >= 15, 60, "it did not go on")
+    shown = status(cli)["restarted"]
     assert (shown["restarts"], shown["mode"]) == (1, "real-time")
     assert shown["failure"]
     told = cli.ok("status").stdout
-    assert "again" in told
+    assert "restarted" in told
     assert "last failure" in told
-    cli.ok("stop", "again")
+    cli.ok("stop", "restarted")
     assert one.process.wait(30) == 0
-    assert one.has("again: drained")
+    assert one.has("restarted: drained")
     assert cli.ok("status").stdout.strip() == "no pipeline is running"
     assert processes_of(cli.folder) == []
 
@@ -89,10 +89,10 @@ def test_stop_of_what_does_not_run(cli):
 
 def test_a_deleted_topic_ends_the_run_with_its_reason(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
-    app = cli.app(APP.format(name="deleted", body=BODY))
+    app = cli.app(APP.format(name="removed", body=BODY))
     one = run(app, "--brokers", at, "--every", "1 minute")
     one.wait_for("running in real-time")
-    Topics(at).delete(["deleted-in"])
+    Topics(at).delete(["removed-in"])
     assert one.process.wait(60) == 1
     assert any("TOPIC_REPLACED" in line or "UNKNOWN_TOPIC" in line for line in one.said), one.said
 
@@ -187,15 +187,15 @@ def test_ctrl_c_while_it_waits_to_start_again_ends_it(cli, run, eagre_broker):  
 
 def test_a_lost_checkpoint_is_not_begun_afresh_in_silence(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
-    app = cli.app(APP.format(name="lost", body=BODY))
+    app = cli.app(APP.format(name="mislaid", body=BODY))
     one = run(app, "--brokers", at, "--every", "5 seconds")
     one.wait_for("running in real-time")
     assert one.end() == 0
-    shutil.rmtree(cli.folder / ".eagre" / "checkpoints" / "lost")
+    shutil.rmtree(cli.folder / ".eagre" / "checkpoints" / "mislaid")
     refused = cli("run", app, "--brokers", at)
     assert refused.returncode == 1
     assert "CHECKPOINT_LOST" in refused.stderr
-    cli.ok("checkpoint", "reset", ".eagre/checkpoints/lost", "--yes")
+    cli.ok("checkpoint", "reset", ".eagre/checkpoints/mislaid", "--yes")
     again = run(app, "--brokers", at, "--every", "5 seconds")
     again.wait_for("running in real-time")
     assert again.end() == 0
