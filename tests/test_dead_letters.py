@@ -212,10 +212,10 @@ def test_the_rules_are_drop_and_fail_too(eagre_harness, run_in_both_modes):
 
 def test_text_must_be_text_and_bytes_may_be_anything(eagre_harness):
     box = Box(eagre_harness, "letters-text-in")
-    texts = eagre_harness.run(through("text", format="string"), ["a", b"\xff", None, ""])
+    texts = eagre_harness.run(through("letters-text", format="string"), ["a", b"\xff", None, ""])
     assert [row["value"] for row in texts] == ["a", None, ""]
     assert box.reasons() == ["UNPARSABLE: the value is not UTF-8"]
-    assert len(eagre_harness.run(through("raw", format="bytes"), [b"\xff", None])) == 2
+    assert len(eagre_harness.run(through("letters-raw", format="bytes"), [b"\xff", None])) == 2
 
 
 def test_settings_of_the_cluster_stand_in_no_expression(eagre_spark):
