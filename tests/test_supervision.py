@@ -117,30 +117,37 @@ def watchdog(eagre_broker):
     return dog
 
 
+def behind(lag):
+    return {("watched", 0): lag, ("watched", 1): 0}
+
+
 def test_the_watchdog_tells_stalls_and_their_end(watchdog):
     tell = watchdog.tell
-    watchdog.look(5, 100, 50, {})
+    watchdog.look(100, 50, behind(5))
     watchdog.now[0] += STALL_SECONDS + 1
-    watchdog.look(900, 100, 50, {})
+    watchdog.look(100, 50, behind(900))
     assert [e for e, _ in tell.told] == ["stalled"]
-    watchdog.look(700, 101, 60, {})
+    watchdog.look(101, 60, behind(700))
     assert [e for e, _ in tell.told] == ["stalled", "flows"]
     watchdog.now[0] += STALL_SECONDS + 1
-    watchdog.look(700, None, 60, {})
+    watchdog.look(None, 60, behind(700), silent=True)
     assert "no Kafka broker answers" in tell.told[-1][1]["reason"]
     watchdog.now[0] += GIVE_UP_SECONDS + 1
-    watchdog.look(700, None, 60, {})
+    watchdog.look(None, 60, behind(700), silent=True)
     with pytest.raises(PipelineFailed, match="STALLED"):
-        watchdog.look(700, 101, 60, {})
+        watchdog.look(101, 60, behind(700))
 
 
-def test_an_idle_pipeline_and_one_that_writes_nothing_are_not_stalled(watchdog):
+def test_what_only_looks_like_a_standstill(watchdog):
     for _ in range(100):
         watchdog.now[0] += 1
-        watchdog.look(0, 100, 50, {})
+        watchdog.look(100, 50, behind(0))
     for second in range(100):
         watchdog.now[0] += 1
-        watchdog.look(20, 100, 50 + second, {})
+        watchdog.look(100, 50 + second, behind(20))
+    for _ in range(100):
+        watchdog.now[0] += 1
+        watchdog.look(None, 0, {})
     assert watchdog.tell.told == []
 
 
@@ -150,14 +157,14 @@ def test_the_watchdog_tells_of_new_and_unread_partitions(watchdog, eagre_broker)
     watchdog.ids = {"watched": (one.id, 2)}
     for _ in range(2):
         watchdog.now[0] += 10
-        watchdog.look(0, 1, 1, {("another", 0): 0})
+        watchdog.look(1, 1, {("another", 0): 0})
     assert watchdog.tell.told == []
     for _ in range(2):
         watchdog.now[0] += 10
-        watchdog.look(0, 1, 1, {("watched", 1): 0})
+        watchdog.look(1, 1, {("watched", 1): 0})
     watchdog.ids = {"watched": (one.id, 1)}
     watchdog.now[0] += 10
-    watchdog.look(0, 1, 1, {})
+    watchdog.look(1, 1, {})
     unread, grown = [data["text"] for event, data in watchdog.tell.told if event == "note"]
     assert "nobody reads watched/0" in unread
     assert "grew from 1 to 2 partitions" in grown
@@ -166,11 +173,11 @@ def test_the_watchdog_tells_of_new_and_unread_partitions(watchdog, eagre_broker)
 def test_the_watchdog_tells_of_a_topic_made_anew(watchdog):
     watchdog.ids = {"watched": ("AAAAAAAAAAAAAAAAAAAAAA", 2)}
     with pytest.raises(PipelineFailed, match="made anew"):
-        watchdog.look(0, 1, 1, {})
+        watchdog.look(1, 1, {})
     watchdog.ids = {"never-there": ("AAAAAAAAAAAAAAAAAAAAAA", 2)}
     watchdog.now[0] += 10
     with pytest.raises(PipelineFailed, match="deleted"):
-        watchdog.look(0, 1, 1, {})
+        watchdog.look(1, 1, {})
 
 
 def test_ctrl_c_while_it_waits_to_start_again_ends_it(cli, run, eagre_broker):  # noqa: F811

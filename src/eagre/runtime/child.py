@@ -210,6 +210,7 @@ class Run:
     started: float = field(default_factory=time.monotonic)
     ledger: Ledger | None = None
     query: StreamingQuery | None = None
+    _silent: bool = False
 
     @cached_property
     def quarantine(self) -> Quarantine:
@@ -290,13 +291,12 @@ class Run:
                 drained = True
                 self.parent.tell("draining", within_ms=self._every_ms())
                 gateway.drain(self.spark, query)
-            lag = self._lag(query)
+            behind_by = self._behind()
+            lag = self._lag(query, behind_by)
             epochs = _epochs(query)
             written = self._written(epochs - 1)
             self.parent.tell("status", lag=lag, written=written, epochs=epochs)
-            watchdog.look(
-                lag, written, gateway.consumed(self.spark), gateway.consumer_lag(self.spark)
-            )
+            watchdog.look(written, gateway.consumed(self.spark), behind_by, silent=self._silent)
             if catching_up and lag is not None and lag < LARGE_LAG:
                 catching_up = False
                 self.parent.say(self._caught_up(behind))
@@ -321,9 +321,13 @@ class Run:
     def _every_ms(self) -> int:
         return interval_ms(self.spec.every or self.pipeline.default_every(self.spec.mode) or "0 ms")
 
-    def _lag(self, query: StreamingQuery) -> int | None:
-        """Records not yet read: from this JVM's consumers, or from Spark's last progress."""
+    def _behind(self) -> dict[tuple[str, int], int]:
+        """How far this JVM's consumers are behind; on a cluster there are none."""
         lags = gateway.consumer_lag(self.spark)
+        return {at: lag for at, lag in lags.items() if at[0] in self.ground.sources}
+
+    def _lag(self, query: StreamingQuery, lags: dict[tuple[str, int], int]) -> int | None:
+        """Records not yet read: from this JVM's consumers, or from Spark's last progress."""
         if len(lags) >= self.ground.source_partitions:
             return sum(lags.values())
         progress = query.lastProgress
@@ -339,7 +343,9 @@ class Run:
         try:
             ends = self.ground.outputs.ends(sink.topics)
         except EagreError:
+            self._silent = True
             return None
+        self._silent = False
         if self.ledger and batch > self.ledger.marks[-1].after and self._last(batch):
             self.ledger.mark(batch, ends)
         return sum(end for partitions in ends.values() for end in partitions.values())

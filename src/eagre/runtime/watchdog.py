@@ -45,30 +45,31 @@ class Watchdog:
 
     def look(
         self,
-        lag: int | None,
         written: int | None,
         consumed: int,
         positions: Mapping[tuple[str, int], int],
+        *,
+        silent: bool = False,
     ) -> None:
         """Take a second's figures.
 
         Args:
-            lag: Records not yet read, if known.
-            written: Where the output ends; None where its broker does not answer.
+            written: Where the output ends, if known.
             consumed: How many records the consumers of this process have taken.
-            positions: How far behind each of them is.
+            positions: How far behind each of them is; on a cluster there are none, and nothing
+                can be said of a standstill.
+            silent: Whether the output's broker does not answer.
 
         Raises:
             PipelineFailed: A source topic is not what it was, or the query stands still for good.
         """
-        self._flow(lag, written, consumed)
+        self._flow(written, consumed, sum(positions.values()), silent=silent)
         if self.clock() - self._looked >= LOOK_SECONDS:
             self._looked = self.clock()
             self._sources(positions)
 
-    def _flow(self, lag: int | None, written: int | None, consumed: int) -> None:
+    def _flow(self, written: int | None, consumed: int, lag: int, *, silent: bool) -> None:
         now = self.clock()
-        silent = written is None
         moved = not silent and (written, consumed) != self._seen
         if self._moved is None or moved or not (lag or silent):
             if self._stalled is not None:
@@ -80,16 +81,13 @@ class Watchdog:
             return
         if self._stalled is None:
             self._stalled = now
-            self.tell("stalled", reason=self._why(lag, written))
+            waiting = f"{counted(lag, 'record')} wait and nothing came out for {STALL_SECONDS} s"
+            quiet = f"no Kafka broker answers at {self.topics.brokers}"
+            self.tell("stalled", reason=quiet if silent else waiting)
         if now - self._stalled > GIVE_UP_SECONDS and not silent:
             raise PipelineFailed(
                 "STALLED", f"nothing came out for {now - self._moved:.0f} s while records wait."
             )
-
-    def _why(self, lag: int | None, written: int | None) -> str:
-        if written is None:
-            return f"no Kafka broker answers at {self.topics.brokers}"
-        return f"{counted(lag or 0, 'record')} wait and nothing came out for {STALL_SECONDS} s"
 
     def _sources(self, positions: Mapping[tuple[str, int], int]) -> None:
         try:
