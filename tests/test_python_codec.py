@@ -197,3 +197,11 @@ def test_what_a_type_cannot_hold_is_refused_by_its_name(kind, value):
 def test_types_that_python_does_not_know_are_refused(kind):
     with pytest.raises(NoCodecError, match="no counterpart"):
         codec(kind)
+
+
+def test_rows_of_more_fields_than_spark_generates_code_for(eagre_spark):
+    wide = eagre_spark.range(1).select(*(F.lit(i).alias(f"c{i}") for i in range(130)))
+    total = eg.udf(sum, "int", on_error="fail")(F.array("*"))
+    row = wide.select("*", total.alias("total")).first()
+    assert row.total == sum(range(130))
+    assert list(row)[:130] == list(range(130))

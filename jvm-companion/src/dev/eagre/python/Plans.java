@@ -9,6 +9,7 @@ import java.util.function.UnaryOperator;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
@@ -102,9 +103,14 @@ public final class Plans {
         throw new IllegalArgumentException("no column " + wanted);
     }
 
-    /** Takes a field of the row; where two have one name, Spark would take them for one. */
+    /**
+     * Takes a field of the row; where two have one name, Spark would take them for one. The row is
+     * bound, as in Spark's own serializers: without generated code for the whole stage, as for rows of
+     * many fields, nobody binds it later.
+     */
     private static NamedExpression field(Attribute row, int index, Attribute named, Set<String> names) {
-        Expression value = new GetStructField(row, index, Option.empty());
+        Expression bound = new BoundReference(0, row.dataType(), row.nullable());
+        Expression value = new GetStructField(bound, index, Option.empty());
         String name = names.add(named.name()) ? named.name() : named.name() + "#" + index;
         return alias(value, name, named.exprId(), Option.apply(named.metadata()));
     }
