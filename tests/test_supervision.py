@@ -5,6 +5,7 @@ import shutil
 import signal
 
 import pytest
+from confluent_kafka import Producer
 
 from conftest import processes_of
 from eagre.broker import Topics
@@ -152,7 +153,9 @@ def test_what_only_looks_like_a_standstill(watchdog):
 
 
 def test_the_watchdog_tells_of_new_and_unread_partitions(watchdog, eagre_broker):
-    produce(eagre_broker.address, "watched", [{"n": n} for n in range(50)])
+    producer = Producer({"bootstrap.servers": eagre_broker.address})
+    producer.produce("watched", "{}", partition=0)
+    producer.flush()
     one = watchdog.topics.describe(["watched"])["watched"]
     watchdog.ids = {"watched": (one.id, 2)}
     for _ in range(2):
