@@ -130,9 +130,11 @@ class Pipeline:
         return DEFAULT_EVERY.get(mode)
 
     @property
-    def exactly_once(self) -> bool:
-        """Whether its sink asks for exactly once, so that a run must open the gate for it."""
-        return isinstance(self.sink, Kafka) and self.sink.delivery == "exactly-once"
+    def exactly_once(self) -> Kafka | None:
+        """Its sink, if that asks for exactly once, so that a run must open the gate for it."""
+        if isinstance(self.sink, Kafka) and self.sink.delivery == "exactly-once":
+            return self.sink
+        return None
 
     def start(self, spark: SparkSession, **options: Any) -> StreamingQuery:  # noqa: ANN401
         """Start the query; the options are those of ``writer``.

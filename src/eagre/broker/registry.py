@@ -6,12 +6,24 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from eagre.config import LOOPBACK, state_dir
 from eagre.errors import BrokerError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _CLOCK_STEP_SECONDS = 60
 """A process's start is told by the wall clock, which may have been set since."""
+
+
+class _Alive(Protocol):
+    @property
+    def alive(self) -> bool: ...
+
+
+Entry = TypeVar("Entry", bound=_Alive)
 
 
 @dataclass(frozen=True)
@@ -40,8 +52,7 @@ class RunningBroker:
     @property
     def alive(self) -> bool:
         """Whether it still runs."""
-        now = born(self.pid)
-        return now is not None and abs(now - self.born) < _CLOCK_STEP_SECONDS
+        return same_process(self.pid, self.born)
 
 
 def born(pid: int) -> float | None:
@@ -53,6 +64,24 @@ def born(pid: int) -> float | None:
         return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
     except psutil.NoSuchProcess:
         return None
+
+
+def same_process(pid: int, started: float) -> bool:
+    """Tell whether a process still runs, and is no other that got its id since."""
+    now = born(pid)
+    return now is not None and abs(now - started) < _CLOCK_STEP_SECONDS
+
+
+def living(folder: Path, read: Callable[[Path], Entry | None]) -> list[Entry]:
+    """Read the files of a folder whose processes run, and remove the others."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        entry = read(path)
+        if entry and entry.alive:
+            found.append(entry)
+        else:
+            path.unlink(missing_ok=True)
+    return found
 
 
 def register(broker: RunningBroker) -> None:
@@ -71,14 +100,7 @@ def forget(port: int) -> None:
 
 def running() -> list[RunningBroker]:
     """List the brokers that run, and forget those that do not."""
-    found = []
-    for path in sorted(_folder().glob("*.json")):
-        broker = _read(path)
-        if broker and broker.alive:
-            found.append(broker)
-        else:
-            path.unlink(missing_ok=True)
-    return found
+    return living(_folder(), _read)
 
 
 def _read(path: Path) -> RunningBroker | None:

@@ -100,7 +100,7 @@ class Checkpoint:
             return None
         try:
             entries = json.loads(path.read_text())
-            entries["start"] = _offsets(entries["start"])
+            entries["start"] = offsets_of(entries["start"])
             return Binding(**entries)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._broken(BINDING, error) from None
@@ -298,7 +298,7 @@ class Checkpoint:
     def _parsed(self, batch: int, line: str) -> Any:  # noqa: ANN401  (JSON)
         try:
             value = json.loads(line)
-            return value if "conf" in value else _offsets(value)
+            return value if "conf" in value else offsets_of(value)
         except (ValueError, AttributeError, TypeError) as error:
             raise self._broken(f"offsets/{batch}", error) from None
 
@@ -317,5 +317,6 @@ class Checkpoint:
         )
 
 
-def _offsets(parsed: dict[str, dict[str, int]]) -> Offsets:
+def offsets_of(parsed: dict[str, dict[str, int]]) -> Offsets:
+    """Read offsets from JSON, whose keys are text."""
     return {t: {int(p): int(o) for p, o in partitions.items()} for t, partitions in parsed.items()}

@@ -8,6 +8,7 @@ import secrets
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from eagre.delivery.checkpoint import offsets_of
 from eagre.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Ledger:
         try:
             entries = json.loads(path.read_text())
             marks = [
-                Mark(m["after"], m["incarnation"], _offsets(m["ends"])) for m in entries["marks"]
+                Mark(m["after"], m["incarnation"], offsets_of(m["ends"])) for m in entries["marks"]
             ]
             return cls(path, str(entries["id"]), int(entries["incarnation"]), marks)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -115,7 +116,3 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
         part.replace(self.path)
-
-
-def _offsets(parsed: dict[str, dict[str, int]]) -> Offsets:
-    return {t: {int(p): int(o) for p, o in partitions.items()} for t, partitions in parsed.items()}

@@ -33,7 +33,6 @@ from eagre.runtime.spec import RunSpec
 from eagre.runtime.watchdog import Watchdog
 from eagre.session import session
 from eagre.sinks import Database
-from eagre.sources import Kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -239,8 +238,8 @@ class Run:
 
     def start(self, brokers: str | None) -> StreamingQuery:
         """Build and start the query; errors of the user's function name its line."""
-        gate, sink = None, self.pipeline.sink
-        if self.pipeline.exactly_once and isinstance(sink, Kafka) and self.ground.outputs:
+        gate, sink = None, self.pipeline.exactly_once
+        if sink and self.ground.outputs:
             self.parent.tell("phase", text="fencing off the run before")
             gate, self.ledger = begin(
                 self.spark,

@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eagre.broker.registry import born
+from eagre.broker.registry import born, living, same_process
 from eagre.config import state_dir
 from eagre.errors import PipelineFailed
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WRITE_SECONDS = 1
-_CLOCK_STEP_SECONDS = 60
 
 
 @dataclass
@@ -76,8 +75,7 @@ class RunStatus:
     @property
     def alive(self) -> bool:
         """Whether it still runs."""
-        now = born(self.pid)
-        return now is not None and abs(now - self.born) < _CLOCK_STEP_SECONDS
+        return same_process(self.pid, self.born)
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -120,14 +118,7 @@ class Register:
 
 def running() -> list[RunStatus]:
     """List the runs of this user, and forget those that ended without a word."""
-    found = []
-    for path in sorted(_folder().glob("*.json")):
-        run = _read(path)
-        if run and run.alive:
-            found.append(run)
-        else:
-            path.unlink(missing_ok=True)
-    return found
+    return living(_folder(), _read)
 
 
 def find(name: str) -> RunStatus:

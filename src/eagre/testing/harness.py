@@ -129,8 +129,8 @@ class Harness:
         return self._results(sink, outputs) if sink else []
 
     def _gate(self, pipeline: Pipeline, checkpoint: Checkpoint) -> Gate | None:
-        sink = pipeline.sink
-        if not pipeline.exactly_once or not isinstance(sink, Kafka):
+        sink = pipeline.exactly_once
+        if not sink:
             return None
         checkpoint.path.mkdir(parents=True, exist_ok=True)
         _, position = checkpoint.committed()
