@@ -139,6 +139,7 @@ class Faults:
 
     KINDS = (
         "jvm",
+        "mid_epoch",
         "python",
         "group",
         "broker_killed",
@@ -159,6 +160,12 @@ class Faults:
 
     def _jvm(self) -> None:
         self._run.kill("jvm")
+
+    def _mid_epoch(self) -> None:
+        """With results behind the last commit, which the next run reads the rows of again."""
+        self._await_file("commits", self._newest("commits") + 1)
+        time.sleep(2)
+        self._blow("jvm")
 
     def _python(self) -> None:
         self._run.kill("python")

@@ -304,7 +304,7 @@ def test_a_record_that_is_gone_is_said_to_be(eagre_harness):
     eagre_harness.run(gone, [{"n": 9}])
     [head] = box.headers()
     assert head["eagre-lost"] == "the record is no longer in its topic"
-    assert head["eagre-source"] == "gone-in/0/1"
+    assert head["eagre-source"] == "letters-gone-in/0/1"
     assert box.records()[0].value() is None
 
 

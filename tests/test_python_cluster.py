@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -108,7 +109,8 @@ def cluster(tmp_path):
     yield master
     for process in started:
         for child in psutil.Process(process.pid).children(recursive=True):
-            child.kill()
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
@@ -144,7 +146,8 @@ def test_functions_and_state_run_on_two_executors(cli, cluster, eagre_broker, ea
         wait_until(lambda: eagre_harness.topics.ends([letters])[letters][0] == 1, 20, "it is empty")
     finally:
         for child in psutil.Process(process.pid).children(recursive=True):
-            child.kill()
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
         process.kill()
         process.communicate()
     assert sorted(row["m"] for row in rows) == [n * 2 for n in range(40)]

@@ -153,23 +153,24 @@ def test_what_only_looks_like_a_standstill(watchdog):
 
 
 def test_the_watchdog_tells_of_new_and_unread_partitions(watchdog, eagre_broker):
+    watchdog.topics.create("unread", 2)
     producer = Producer({"bootstrap.servers": eagre_broker.address})
-    producer.produce("watched", "{}", partition=0)
+    producer.produce("unread", "{}", partition=0)
     producer.flush()
-    one = watchdog.topics.describe(["watched"])["watched"]
-    watchdog.ids = {"watched": (one.id, 2)}
+    one = watchdog.topics.describe(["unread"])["unread"]
+    watchdog.ids = {"unread": (one.id, 2)}
     for _ in range(2):
         watchdog.now[0] += 10
         watchdog.look(1, 1, {("another", 0): 0})
     assert watchdog.tell.told == []
     for _ in range(2):
         watchdog.now[0] += 10
-        watchdog.look(1, 1, {("watched", 1): 0})
-    watchdog.ids = {"watched": (one.id, 1)}
+        watchdog.look(1, 1, {("unread", 1): 0})
+    watchdog.ids = {"unread": (one.id, 1)}
     watchdog.now[0] += 10
     watchdog.look(1, 1, {})
     unread, grown = [data["text"] for event, data in watchdog.tell.told if event == "note"]
-    assert "nobody reads watched/0" in unread
+    assert "nobody reads unread/0" in unread
     assert "grew from 1 to 2 partitions" in grown
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
 from eagre.errors import JvmError, SettingsError
@@ -39,6 +40,9 @@ def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j c
     _shaken.add(spark.sparkContext.applicationId)
     return getattr(package, name)
 
+
+GONE_SECONDS = 2.0
+"""How long a JVM that was killed may take to be gone."""
 
 _shaken: set[str] = set()
 """Spark applications whose companion was found to be of this release."""
@@ -308,10 +312,23 @@ def library_folders() -> tuple[str, ...]:
 
 
 def jvm_gone(error: BaseException) -> bool:
-    """Tell whether an error only says that the JVM no longer answers."""
-    from py4j.protocol import Py4JNetworkError
+    """Tell whether an error only says that the JVM no longer answers.
 
-    return isinstance(error, ConnectionError | Py4JNetworkError)
+    Where it dies as a class is looked up, py4j says that there is no such class.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+    from pyspark import SparkContext
+
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return True
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+    if process is None or not isinstance(error, Py4JError) or isinstance(error, Py4JJavaError):
+        return False
+    try:
+        process.wait(GONE_SECONDS)
+    except TimeoutExpired:
+        return False
+    return True
 
 
 def reason(error: BaseException) -> str:

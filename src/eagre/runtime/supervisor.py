@@ -287,10 +287,11 @@ class Supervisor:
         one.over = True
         self._failure = self._failure or failure
         self._register.pipeline(one.child.name).enter("failed")
-        self._on_event(one.child.name, {"event": "note", "text": str(failure)})
-        for other in self._all:
-            if other is not one:
-                other.child.drain()
+        others = [other for other in self._all if not other.over]
+        if others:
+            self._on_event(one.child.name, {"event": "note", "text": str(failure)})
+        for other in others:
+            other.child.drain()
 
     def _tell_restart(self, one: Attempts, failure: PipelineFailed, wait: float) -> None:
         event = {
