@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import asdict
+from itertools import cycle
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -22,6 +23,12 @@ from .verify import Verdict, records, verify
 
 HERE = Path(__file__).parent
 PIPELINES = ("stateless", "counts")
+RESUME = {
+    "spark": "Spark starts",
+    "fence": "the run before is fenced off",
+    "running": "the query runs",
+    "seconds": "results come out",
+}
 QUIET_SECONDS = 8
 """Without a new result: everything has come out."""
 
@@ -147,9 +154,10 @@ def _write_late(brokers: str, topic: str, pick: random.Random) -> None:
 def chosen(rounds: int, seed: int) -> list[str]:
     """Every kind in turn, in an order of the seed's."""
     pick = random.Random(seed)
+    turns = [cycle(pick.sample(kind, len(kind))) for kind in Faults.KINDS]
     kinds: list[str] = []
     while len(kinds) < rounds:
-        block = list(Faults.KINDS)
+        block = [next(turn) for turn in turns]
         pick.shuffle(block)
         kinds += block
     return kinds[:rounds]
@@ -158,7 +166,7 @@ def chosen(rounds: int, seed: int) -> list[str]:
 def main() -> None:
     """Run the campaigns of all pipelines, print and write the report."""
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20, help="faults for each pipeline")
+    parser.add_argument("--rounds", type=int, default=20, help="faults, over all pipelines")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
     parser.add_argument("--rate", type=float, default=300)
     parser.add_argument("--every", default="10 seconds")
@@ -169,9 +177,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the report goes as JSON")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    kinds = options.kinds.split(",") if options.kinds else chosen(options.rounds, options.seed)
+    pipelines = options.pipeline or PIPELINES
     results = []
-    for pipeline in options.pipeline or PIPELINES:
+    for number, pipeline in enumerate(pipelines):
+        rounds = len(range(number, options.rounds, len(pipelines)))
+        kinds = options.kinds.split(",") if options.kinds else chosen(rounds, options.seed + number)
         with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
             results.append(
                 campaign(
@@ -198,17 +208,26 @@ def _figures(result: dict) -> dict:
 
 def summary(result: dict) -> str:
     """Say in a few lines what a campaign found."""
-    times = sorted(one["seconds"] for one in result["resumes"])
-    p95 = times[min(len(times) - 1, int(len(times) * 0.95))] if times else 0
-    median = statistics.median(times) if times else 0
     return (
         f"{result['pipeline']}: {result['checked']:,} results checked, "
         f"{sum(result['faults'].values())} faults, {result['lost']} lost, "
         f"{result['repeated']} repeated ({result['repeated_plain']} for a plain reader), "
         f"{result['wrong']} wrong, {result['disordered']} keys out of order, "
-        f"{result['void']} shut out by fences; resumed after {median:.1f} s (p95 {p95:.1f} s)"
+        f"{result['void']} shut out by fences"
+        + _resume_times(result["resumes"])
         + "".join(f"\n  {example}" for example in result["examples"][:6])
     )
+
+
+def _resume_times(resumes: list[dict]) -> str:
+    """Say when each phase of coming back was reached after a fault: the median, and the 95th."""
+    told = ""
+    for name, words in RESUME.items():
+        times = sorted(one[name] for one in resumes if name in one)
+        if times:
+            p95 = times[min(len(times) - 1, int(len(times) * 0.95))]
+            told += f"\n  {words} after {statistics.median(times):.1f} s (p95 {p95:.1f} s)"
+    return told
 
 
 if __name__ == "__main__":

@@ -138,20 +138,17 @@ class Faults:
         self.struck = 0.0
 
     KINDS = (
-        "jvm",
-        "mid_epoch",
-        "python",
-        "group",
-        "broker_killed",
-        "broker_paused",
-        "paused_and_group",
-        "offsets_written",
-        "commit_written",
-        "while_fencing",
-        "while_scanning",
-        "while_recovering",
-        "stop_and_start",
+        ("jvm",),
+        ("python",),
+        ("group",),
+        ("broker_killed",),
+        ("broker_paused",),
+        ("paused_and_group",),
+        ("offsets_written", "commit_written", "mid_epoch"),
+        ("while_recovering", "while_fencing", "while_scanning"),
+        ("stop_and_start",),
     )
+    """What a campaign goes through in turn; of several points in one line, one each time."""
 
     def strike(self, kind: str) -> None:
         """Do it; ``struck`` is then the moment of the last blow."""
