@@ -4,10 +4,12 @@ import json
 import re
 
 import pytest
+from pyspark.sql import Row
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 import eagre as eg
-from eagre.delivery import Checkpoint, Ledger, begin
+from eagre.delivery import Checkpoint, Ledger, Outputs, begin
 from eagre.errors import CheckpointError, SettingsError
 from eagre.reader import Fences
 from eagre.testing.harness import Record
@@ -175,6 +177,103 @@ def test_a_replay_repeats_nothing(eagre_harness, run_pipeline, tmp_path, fence):
     assert not judge.admit(late.topic(), late.partition(), late.headers())
 
 
+def test_a_row_stays_where_it_ended(eagre_harness, run_pipeline, tmp_path):
+    """What became a dead letter stays one, and once, also if its function would take it now."""
+    taken = tmp_path / "taken"
+
+    def moody(n):
+        if n % 5 == 0 and not taken.exists():
+            raise ValueError("not today")
+        return n
+
+    def moods(df):
+        copies = df.select("id", "n", F.explode(F.array(F.lit(1), F.lit(2))).alias("copy"))
+        m = eg.udf(moody, "bigint")(F.when(F.col("copy") == 1, F.col("n")).otherwise(1))
+        return copies.select("id", m.alias("m"), "copy")
+
+    one = pipeline("moods", moods)
+    folder = tmp_path / "c"
+    bad = Record(b"{", key="c0")
+    first = run_pipeline(one, [*rows(10), bad], checkpoint=folder)
+    assert len(first) == 18
+    _forget_last_commit(folder)
+    taken.touch()
+    second = run_pipeline(
+        one, [Record({"id": 77, "card": "c", "n": 5}, key="c")], checkpoint=folder
+    )
+    assert sorted((row["id"], row["copy"]) for row in second) == [(77, 1), (77, 2)]
+    letters = eagre_harness.records("once-moods-in.dlq", {0: 0})
+    told = [dict(letter.headers()) for letter in letters]
+    assert len(told) == 3
+    words = [head["eagre-letter"].decode().split() for head in told]
+    assert len({word[2] for word in words}) == 3
+    assert sorted(word[3] for word in words) == ["moody", "moody", "source"]
+
+
+class Total(StatefulProcessor):
+    """The sum of a card's rows; it takes none that is divisible by 5 until a file is there."""
+
+    def __init__(self, taken):
+        self.taken = taken
+
+    def init(self, handle):
+        self.total = handle.getValueState("total", "n LONG")
+
+    def handleInputRows(self, key, rows, _timers):  # noqa: N802
+        for row in rows:
+            if row.n % 5 == 0 and not self.taken.exists():
+                raise ValueError("not today")
+            before = self.total.get()[0] if self.total.exists() else 0
+            self.total.update((before + row.n,))
+            yield Row(card=key[0], total=before + row.n)
+
+    def close(self):
+        pass
+
+
+def totals(taken):
+    def keep(df):
+        return eg.transform_with_state(df.groupBy("card"), Total(taken), "card STRING, total LONG")
+
+    return keep
+
+
+def test_state_forgets_no_row_that_ended_before(eagre_harness, run_pipeline, tmp_path):
+    one = pipeline("totals", totals(tmp_path / "taken"), partitioned_by="card")
+    folder = tmp_path / "c"
+    first = run_pipeline(one, rows(10), checkpoint=folder)
+    assert len(first) == 8
+    _forget_last_commit(folder)
+    (tmp_path / "taken").touch()
+    second = run_pipeline(one, rows(1), checkpoint=folder)
+    assert second == [{"card": "c0", "total": 3 + 6 + 9}]
+    assert len(eagre_harness.records("once-totals-in.dlq", {0: 0})) == 2
+
+
+def test_the_state_keeps_the_partition_of_a_key(run_pipeline, tmp_path):
+    one = pipeline("strays", totals(tmp_path), partitioned_by="card")
+    folder = tmp_path / "c"
+    run_pipeline(one, [Record({"id": 1, "card": "c", "n": 1}, partition=0)], checkpoint=folder)
+    stray = [Record({"id": 2, "card": "c", "n": 1}, partition=1)]
+    with pytest.raises(Exception, match="KEY_NOT_ALIGNED"):
+        run_pipeline(one, stray, checkpoint=folder)
+
+
+def test_duplicates_are_known_by_their_key(eagre_harness, run_pipeline, tmp_path):
+    """In a replay another row of the key may come first: it is not delivered beside the other."""
+    one = pipeline("unique", lambda df: df.dropDuplicates(["card"]).select("card", "id"))
+    folder = tmp_path / "c"
+    spread = [Record({"id": i, "card": f"c{i % 4}", "n": i}, partition=i % 2) for i in range(12)]
+    first = run_pipeline(one, spread, checkpoint=folder)
+    assert sorted(row["card"] for row in first) == ["c0", "c1", "c2", "c3"]
+    _forget_last_commit(folder)
+    second = run_pipeline(one, rows(7, cards=7), checkpoint=folder)
+    assert sorted(row["card"] for row in second) == ["c4", "c5", "c6"]
+    told = [words[2] for words in identities(eagre_harness, "once-unique-out")]
+    assert len(set(told)) == 7
+    assert all(re.fullmatch(r"\*/-?\d+/-?\d+/0", one) for one in told)
+
+
 def _forget_last_commit(folder):
     batch = max(int(p.name) for p in (folder / "commits").iterdir() if p.name.isdigit())
     for log in ("commits", "offsets"):
@@ -238,8 +337,8 @@ def test_a_kill_before_the_first_mark_does_no_harm(eagre_spark, eagre_harness, t
     Ledger.read(tmp_path).begin()
     one = pipeline("early", lambda df: df)
     eagre_harness._make_topics(one)  # noqa: SLF001
-    gate, ledger = begin(
-        eagre_spark, one.sink, eagre_harness.topics, Checkpoint(tmp_path), None, {}, lambda _: None
-    )
+    topics = eagre_harness.topics
+    outputs = Outputs(one.sources, one.sink, topics, topics, None)
+    gate, ledger = begin(eagre_spark, outputs, Checkpoint(tmp_path), {}, lambda _: None)
     assert gate.prefix == f"{ledger.id} 2"
     assert [mark.after for mark in ledger.marks] == [-2]

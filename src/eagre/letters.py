@@ -42,10 +42,13 @@ class Surroundings:
         pipeline: Its name, for the log.
         clusters: The Kafka client's settings for each source topic, the first one's first, to write
             dead letters there; secrets may be among them. Empty outside a pipeline.
+        run: Where results are delivered exactly once: the ``prefix`` of what this run writes, and
+            what was ``written`` before it.
     """
 
     pipeline: str = "eagre"
     clusters: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    run: Mapping[str, str] | None = None
 
 
 _NOWHERE = Surroundings()
@@ -71,7 +74,7 @@ def policy(on_error: OnError, clusters: Mapping[str, Mapping[str, str]]) -> dict
     """Say what becomes of rows that cannot go on; ``Policy.java`` reads it.
 
     >>> policy("drop", {})
-    {'pipeline': 'eagre', 'on_error': 'drop', 'dead_letters': None}
+    {'pipeline': 'eagre', 'on_error': 'drop', 'dead_letters': None, 'run': None}
     """
     letters = {
         "topic": next(iter(clusters), "") + SUFFIX,
@@ -82,4 +85,5 @@ def policy(on_error: OnError, clusters: Mapping[str, Mapping[str, str]]) -> dict
         "pipeline": surroundings().pipeline,
         "on_error": on_error,
         "dead_letters": letters if clusters else None,
+        "run": surroundings().run,
     }

@@ -65,9 +65,10 @@ class Pipeline:
         mode: Mode = "real-time",
         start: Offsets | None = None,
         quarantine: Collection[Position] = (),
+        gate: Gate | None = None,
     ) -> DataFrame:
         """Build the stream of result rows, before they are encoded for the sink."""
-        with building(self._surroundings(brokers)):
+        with building(self._surroundings(brokers, gate)):
             streams = [
                 source.read(
                     spark,
@@ -80,7 +81,7 @@ class Pipeline:
             ]
             return self._checked(self.transform(*streams))
 
-    def _surroundings(self, brokers: str | None) -> Surroundings:
+    def _surroundings(self, brokers: str | None, gate: Gate | None) -> Surroundings:
         return Surroundings(
             self.name,
             {
@@ -88,6 +89,7 @@ class Pipeline:
                 for source in self.sources
                 for topic in source.topics
             },
+            {"prefix": gate.prefix, "written": gate.letters} if gate else None,
         )
 
     def writer(  # noqa: PLR0913  (what a query is made of)
@@ -108,9 +110,9 @@ class Pipeline:
         A sink that asks for exactly once needs the gate that ``delivery.begin`` opens. Records at
         the positions in ``quarantine`` become dead letters without being looked at.
         """
-        rows = self.rows(spark, brokers, mode, start, quarantine)
+        rows = self.rows(spark, brokers, mode, start, quarantine, gate)
         aligned = self.sources[0].aligned
-        with building(self._surroundings(brokers)):
+        with building(self._surroundings(brokers, gate)):
             written = writer(
                 rows, self.sink, brokers, gate=gate, aligned=aligned, topic_ids=topic_ids
             )

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eagre.config import counted
 from eagre.delivery.ledger import Ledger
 from eagre.errors import BrokerError, CheckpointError
 from eagre.jvm import gateway
+from eagre.letters import SUFFIX
 from eagre.sinks import Gate
 
 if TYPE_CHECKING:
@@ -36,12 +38,56 @@ CONTROL = "EAGRE_DELIVERY_CONTROL"
 """For the chaos suite: ``off`` or ``maximum`` break exactly once, and the verifier must notice."""
 
 
-def begin(  # noqa: PLR0913, PLR0917  (what a run is made of)
+@dataclass(frozen=True)
+class Outputs:
+    """The topics that a pipeline writes to: those of its results, and those of its dead letters.
+
+    Attributes:
+        inputs: The pipeline's sources, whose dead letters stand beside them.
+        sink: Its sink, which asks for exactly once.
+        sources: The topics of the sources' cluster.
+        sinks: The topics of the sink's cluster.
+        brokers: Both, where the pipeline names none.
+    """
+
+    inputs: tuple[Kafka, ...]
+    sink: Kafka
+    sources: Topics
+    sinks: Topics
+    brokers: str | None
+
+    def results(self) -> Offsets:
+        """Where the results end."""
+        return self.sinks.ends(self.sink.topics)
+
+    def letters(self) -> Offsets:
+        """Where the dead letters end, as far as there are any."""
+        names = (t + SUFFIX for source in self.inputs for t in source.topics)
+        found = self.sources.describe(names)
+        return self.sources.ends(found) if found else {}
+
+    def ends(self) -> Offsets:
+        """Where both end."""
+        return {**self.results(), **self.letters()}
+
+    def stable(self) -> tuple[Offsets, Offsets]:
+        """Wait until they end where they ended a moment ago: the broker may still be writing.
+
+        Not for ever: others may write to the topics all the time.
+        """
+        now = self.results(), self.letters()
+        for _ in range(STABLE_TRIES):
+            time.sleep(STABLE_SECONDS)
+            before, now = now, (self.results(), self.letters())
+            if now == before:
+                break
+        return now
+
+
+def begin(
     spark: SparkSession,
-    sink: Kafka,
-    outputs: Topics,
+    outputs: Outputs,
     checkpoint: Checkpoint,
-    brokers: str | None,
     position: Offsets,
     say: Callable[[str], None],
 ) -> tuple[Gate, Ledger]:
@@ -51,10 +97,8 @@ def begin(  # noqa: PLR0913, PLR0917  (what a run is made of)
 
     Args:
         spark: The session that will run the query.
-        sink: The topic, which asks for exactly once.
-        outputs: The topics of the sink's cluster.
+        outputs: What the pipeline writes to.
         checkpoint: The checkpoint.
-        brokers: The cluster, if not the sink's own.
         position: The source offsets from which Spark will read.
         say: Hears what takes time.
 
@@ -65,82 +109,93 @@ def begin(  # noqa: PLR0913, PLR0917  (what a run is made of)
     batch, _ = checkpoint.committed()
     first = not ledger.marks
     ledger.begin()
-    ends = _stable(outputs, sink.topics)
-    if sink.fence == "in-band":
-        write_fences(outputs, ends, ledger)
-        ends = outputs.ends(sink.topics)
-    if first and batch >= 0:
-        say("exactly once begins now: what came since the last commit may be repeated this once")
+    results, letters = outputs.stable()
+    if outputs.sink.fence == "in-band":
+        write_fences(outputs.sinks, results, ledger)
+        results = outputs.results()
+    prefix = f"{ledger.id} {ledger.incarnation}"
     if first:
-        ledger.mark(batch - 1, ends)
-        delivered = gateway.nothing_delivered(spark)
-    else:
-        mark = ledger.before(batch)
-        delivered = _scanned(spark, sink, outputs, brokers, mark, ends, ledger, position, say)
-        ledger.mark(batch, ends)
-    return Gate(f"{ledger.id} {ledger.incarnation}", delivered), ledger
+        if batch >= 0:
+            say("exactly once begins now: what came since the last commit may be repeated once")
+        ledger.mark(batch - 1, {**results, **letters})
+        return Gate(prefix, gateway.nothing_delivered(spark)), ledger
+    scan = _Scan(spark, ledger, ledger.before(batch), json.dumps(position), say)
+    gate = Gate(prefix, scan.results(outputs, results), scan.letters(outputs, letters))
+    ledger.mark(batch, {**results, **letters})
+    return gate, ledger
 
 
-def _scanned(  # noqa: PLR0913, PLR0917
-    spark: SparkSession,
-    sink: Kafka,
-    outputs: Topics,
-    brokers: str | None,
-    mark: Mark,
-    ends: Offsets,
-    ledger: Ledger,
-    position: Offsets,
-    say: Callable[[str], None],
-) -> object:
-    """Read the output from a mark to the fence."""
-    begins = outputs.begins(sink.topics)
-    starts = {
-        topic: {p: mark.ends.get(topic, {}).get(p, begins[topic][p]) for p in partitions}
-        for topic, partitions in ends.items()
-    }
-    for topic, partitions in starts.items():
-        for p, start in partitions.items():
-            if begins[topic][p] > start:
-                raise CheckpointError(
-                    "OUTPUT_EXPIRED",
-                    f"{topic}/{p} begins at offset {begins[topic][p]}, and what was delivered "
-                    f"since the last commit at {start}: the topic's retention took it away.",
-                    hint="keep the output longer than a downtime. To go on and repeat once what "
-                    f"came since the last commit, remove {ledger.path}.",
-                )
-    waiting = sum(ends[t][p] - starts[t][p] for t in ends for p in ends[t])
-    control = os.environ.get(CONTROL, "set")
-    if not waiting or control == "off":
-        return gateway.nothing_delivered(spark)
-    say(f"looking at {counted(waiting, 'record')} of the output for what was delivered")
-    options = {
-        **{k: v for k, v in sink.connector_options(brokers).items() if k.startswith("kafka.")},
-        "subscribe": ",".join(sink.topics),
+@dataclass(frozen=True)
+class _Scan:
+    """Reads what was written from a mark to the fence."""
+
+    spark: SparkSession
+    ledger: Ledger
+    mark: Mark
+    position: str
+    say: Callable[[str], None]
+
+    def results(self, outputs: Outputs, ends: Offsets) -> object:
+        """Collect the results since the last commit."""
+        control = os.environ.get(CONTROL, "set")
+        starts, waiting = self._part(outputs.sinks, ends)
+        if not waiting or control == "off":
+            return gateway.nothing_delivered(self.spark)
+        self.say(f"looking at {counted(waiting, 'record')} of the output for what was delivered")
+        sink = outputs.sink
+        delivered = gateway.scan_delivered(
+            self.spark,
+            _reader(sink.connector_options(outputs.brokers), starts, ends),
+            self.ledger.id,
+            self.mark.incarnation if sink.fence == "in-band" else 0,
+            self.position,
+            control,
+        )
+        found = gateway.delivered_size(self.spark, delivered)
+        self.say(f"{counted(found, 'result')} since the last commit will not be repeated")
+        return delivered
+
+    def letters(self, outputs: Outputs, ends: Offsets) -> str:
+        """Collect the dead letters since the last commit."""
+        starts, waiting = self._part(outputs.sources, ends)
+        if not waiting:
+            return ""
+        self.say(f"looking at {counted(waiting, 'dead letter')}")
+        source = outputs.inputs[0]
+        reader = _reader(source.connector_options(outputs.brokers), starts, ends)
+        return gateway.scan_letters(self.spark, reader, self.ledger.id, self.position)
+
+    def _part(self, topics: Topics, ends: Offsets) -> tuple[Offsets, int]:
+        """Say where to begin, and how many records there are from there on."""
+        begins = topics.begins(ends) if ends else {}
+        starts = {
+            topic: {p: self.mark.ends.get(topic, {}).get(p, begins[topic][p]) for p in partitions}
+            for topic, partitions in ends.items()
+        }
+        for topic, partitions in starts.items():
+            for p, start in partitions.items():
+                if begins[topic][p] > start:
+                    raise self._expired(f"{topic}/{p}", begins[topic][p], start)
+        return starts, sum(ends[t][p] - starts[t][p] for t in ends for p in ends[t])
+
+    def _expired(self, partition: str, begins: int, start: int) -> CheckpointError:
+        return CheckpointError(
+            "OUTPUT_EXPIRED",
+            f"{partition} begins at offset {begins}, and what was delivered since the last commit "
+            f"at {start}: the topic's retention took it away.",
+            hint="keep the output longer than a downtime. To go on and repeat once what came since "
+            f"the last commit, remove {self.ledger.path}.",
+        )
+
+
+def _reader(options: dict[str, str], starts: Offsets, ends: Offsets) -> dict[str, str]:
+    """Give the options of Spark's Kafka source for a part of some topics."""
+    return {
+        **{k: v for k, v in options.items() if k.startswith("kafka.")},
+        "subscribe": ",".join(ends),
         "startingOffsets": json.dumps(starts),
         "endingOffsets": json.dumps(ends),
     }
-    fenced = mark.incarnation if sink.fence == "in-band" else 0
-    delivered = gateway.scan_delivered(
-        spark, options, ledger.id, fenced, json.dumps(position), control
-    )
-    found = gateway.delivered_size(spark, delivered)
-    say(f"{counted(found, 'result')} since the last commit will not be repeated")
-    return delivered
-
-
-def _stable(outputs: Topics, names: tuple[str, ...]) -> Offsets:
-    """Wait until the output ends where it ended a moment ago: the broker may still be writing.
-
-    Not for ever: others may write to the topic all the time.
-    """
-    ends = outputs.ends(names)
-    for _ in range(STABLE_TRIES):
-        time.sleep(STABLE_SECONDS)
-        again = outputs.ends(names)
-        if again == ends:
-            break
-        ends = again
-    return ends
 
 
 def write_fences(outputs: Topics, ends: Offsets, ledger: Ledger) -> None:

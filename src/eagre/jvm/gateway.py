@@ -142,6 +142,12 @@ def scan_delivered(
     return _delivery(spark).scan(session, reader, pipeline, fenced, committed, rule)
 
 
+def scan_letters(spark: SparkSession, reader: dict[str, str], pipeline: str, committed: str) -> str:
+    """Collect the dead letters in a part of their topics, as text for ``Memory.java``."""
+    session = spark._jsparkSession  # noqa: SLF001
+    return str(_delivery(spark).letters(session, reader, pipeline, committed))
+
+
 def delivered_size(spark: SparkSession, delivered: Any) -> int:  # noqa: ANN401  (a py4j object)
     """How many results a scan found."""
     return int(_delivery(spark).size(delivered))

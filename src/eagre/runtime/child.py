@@ -21,7 +21,7 @@ from queue import Queue
 from typing import TYPE_CHECKING, Any, TextIO
 
 from eagre.config import interval_ms
-from eagre.delivery import Checkpoint, Ledger, Quarantine, begin
+from eagre.delivery import Checkpoint, Ledger, Outputs, Quarantine, begin
 from eagre.delivery.quarantine import DEATHS
 from eagre.errors import CheckpointError, EagreError, PipelineFailed, SettingsError
 from eagre.jvm import gateway
@@ -208,6 +208,7 @@ class Run:
     parent: Parent
     started: float = field(default_factory=time.monotonic)
     ledger: Ledger | None = None
+    outputs: Outputs | None = None
     query: StreamingQuery | None = None
     _silent: bool = False
 
@@ -241,14 +242,11 @@ class Run:
         gate, sink = None, self.pipeline.exactly_once
         if sink and self.ground.outputs:
             self.parent.tell("phase", text="fencing off the run before")
+            self.outputs = Outputs(
+                self.pipeline.sources, sink, self.ground.topics, self.ground.outputs, brokers
+            )
             gate, self.ledger = begin(
-                self.spark,
-                sink,
-                self.ground.outputs,
-                self.checkpoint,
-                brokers,
-                self.ground.position,
-                self.parent.say,
+                self.spark, self.outputs, self.checkpoint, self.ground.position, self.parent.say
             )
         try:
             writer = self.pipeline.writer(
@@ -341,17 +339,23 @@ class Run:
             return gateway.upserted(self.spark)
         try:
             ends = self.ground.outputs.ends(sink.topics)
+            self._mark(batch)
         except EagreError:
             self._silent = True
             return None
         self._silent = False
-        if self.ledger and batch > self.ledger.marks[-1].after and self._last(batch):
-            self.ledger.mark(batch, ends)
         return sum(end for partitions in ends.values() for end in partitions.values())
 
-    def _last(self, batch: int) -> bool:
-        """Whether a batch is the last one committed: what was seen before now, was seen in time."""
-        return self.checkpoint.last_commit() == batch
+    def _mark(self, batch: int) -> None:
+        """Write down how far the output has come, once for each epoch.
+
+        Only while the batch is the last one committed: then what was seen, was seen in time.
+        """
+        if not self.ledger or not self.outputs or batch <= self.ledger.marks[-1].after:
+            return
+        ends = self.outputs.ends()
+        if self.checkpoint.last_commit() == batch:
+            self.ledger.mark(batch, ends)
 
 
 def _epochs(query: StreamingQuery) -> int:

@@ -29,6 +29,8 @@ EXACTLY_ONCE_OPTIONS = {
 could be delivered all the same."""
 
 IDENTITY = "_identity"
+KEY_OF_RESULT = "_key_of_result"
+"""What ``Origins.java`` knows results by that are not known by their position."""
 HEADER = "eagre"
 """The header with a record's identity: PIPELINE INCARNATION TOPIC/PARTITION/OFFSET/ORDINAL TIME."""
 
@@ -40,10 +42,12 @@ class Gate:
     Attributes:
         prefix: The pipeline's id and the number of the run.
         delivered: What earlier runs delivered, in the JVM.
+        letters: The dead letters that they wrote, as text for the JVM.
     """
 
     prefix: str
     delivered: object
+    letters: str = ""
 
 
 def writer(
@@ -96,8 +100,10 @@ def _gated(rows: DataFrame, gate: Gate | None, aligned: Sequence[str]) -> DataFr
     spark = rows.sparkSession
     rows = gateway.with_origin(rows, aligned)
     opened = gate or Gate("", gateway.nothing_delivered(spark))
-    identity = gateway.identity_column(spark, rows[SOURCE], opened.prefix, opened.delivered)
-    return rows.withColumn(IDENTITY, identity).where(f"{IDENTITY} IS NOT NULL")
+    origin = rows[KEY_OF_RESULT if KEY_OF_RESULT in rows.columns else SOURCE]
+    identity = gateway.identity_column(spark, origin, opened.prefix, opened.delivered)
+    known = rows.withColumn(IDENTITY, identity).drop(KEY_OF_RESULT)
+    return known.where(f"{IDENTITY} IS NOT NULL")
 
 
 def _require_durable(sink: Kafka) -> None:

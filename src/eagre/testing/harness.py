@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eagre.broker import Client, Topics
-from eagre.delivery import Checkpoint, begin
+from eagre.delivery import Checkpoint, Outputs, begin
 from eagre.reader import Fences
 from eagre.sources import Kafka
 from eagre.waiting import wait_until
@@ -134,9 +134,8 @@ class Harness:
             return None
         checkpoint.path.mkdir(parents=True, exist_ok=True)
         _, position = checkpoint.committed()
-        gate, _ = begin(
-            self.spark, sink, self.topics, checkpoint, self.brokers, position, lambda _: None
-        )
+        outputs = Outputs(pipeline.sources, sink, self.topics, self.topics, self.brokers)
+        gate, _ = begin(self.spark, outputs, checkpoint, position, lambda _: None)
         return gate
 
     def _fresh(self) -> Path:

@@ -1,10 +1,16 @@
 package dev.eagre.delivery;
 
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
 import java.io.Externalizable;
 import java.io.IOException;
 import java.io.ObjectInput;
+import java.io.ObjectInputStream;
 import java.io.ObjectOutput;
+import java.io.ObjectOutputStream;
+import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -20,7 +26,12 @@ public final class Delivered implements Externalizable {
     /** For deserialization, and for a run that has nothing before it. */
     public Delivered() {}
 
-    boolean contains(String topic, int partition, long offset, int ordinal) {
+    public boolean isEmpty() {
+        return positions.isEmpty();
+    }
+
+    /** Whether an identity is among them. */
+    public boolean contains(String topic, int partition, long offset, int ordinal) {
         if (positions.isEmpty()) return false;
         Map<Integer, List<Roaring64Bitmap>> partitions = positions.get(topic);
         List<Roaring64Bitmap> ordinals = partitions == null ? null : partitions.get(partition);
@@ -50,6 +61,29 @@ public final class Delivered implements Externalizable {
             }
         }));
         return this;
+    }
+
+    /** As text, for a plan's JSON. */
+    String toText() {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        try (ObjectOutputStream out = new ObjectOutputStream(bytes)) {
+            writeExternal(out);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        return Base64.getEncoder().encodeToString(bytes.toByteArray());
+    }
+
+    /** From {@link #toText}. */
+    public static Delivered fromText(String text) {
+        Delivered found = new Delivered();
+        if (text.isEmpty()) return found;
+        try (ObjectInputStream in = new ObjectInputStream(new ByteArrayInputStream(Base64.getDecoder().decode(text)))) {
+            found.readExternal(in);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        return found;
     }
 
     /** How many there are. */

@@ -63,7 +63,17 @@ public final class Delivery {
             int incarnation,
             String committed,
             String rule) {
-        Scan scan = new Scan(pipeline, incarnation, committed);
+        Delivered all = collected(spark, reader, new Scan(Scan.IDENTITY, pipeline, incarnation, committed));
+        return broadcast(spark, rule.equals("maximum") ? all.upToTheHighest() : all);
+    }
+
+    /** Collects the dead letters in a part of their topics, as text; the arguments are those of a scan. */
+    public static String letters(
+            SparkSession spark, Map<String, String> reader, String pipeline, String committed) {
+        return collected(spark, reader, new Scan(Scan.LETTER, pipeline, 0, committed)).toText();
+    }
+
+    private static Delivered collected(SparkSession spark, Map<String, String> reader, Scan scan) {
         List<Delivered> parts = spark.read()
                 .format("kafka")
                 .options(reader)
@@ -75,7 +85,7 @@ public final class Delivery {
                 .collect();
         Delivered all = new Delivered();
         parts.forEach(all::merge);
-        return broadcast(spark, rule.equals("maximum") ? all.upToTheHighest() : all);
+        return all;
     }
 
     /** How many identities were found. */

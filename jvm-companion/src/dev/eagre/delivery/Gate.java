@@ -36,11 +36,7 @@ public final class Gate extends Expression implements CodegenFallback, Serializa
     private transient int offsetAt;
     private transient int timestampAt;
     private transient int leastAt;
-    private transient UTF8String topic;
-    private transient String topicText;
-    private transient int partition;
-    private transient long offset;
-    private transient int ordinal;
+    private transient Turns turns;
 
     /**
      * @param source the row's origin
@@ -61,34 +57,22 @@ public final class Gate extends Expression implements CodegenFallback, Serializa
             throw new IllegalStateException("EXACTLY_ONCE_ORIGIN: a row came without its origin (_source is null);"
                     + " keep the column as the source gave it");
         }
-        number(origin.getUTF8String(topicAt), origin.getInt(partitionAt), origin.getLong(offsetAt));
-        if (leastAt >= 0 && origin.getInt(leastAt) != partition) {
+        turns.next(origin.getUTF8String(topicAt), origin.getInt(partitionAt), origin.getLong(offsetAt));
+        if (leastAt >= 0 && origin.getInt(leastAt) != turns.partition()) {
             throw new IllegalStateException("KEY_NOT_ALIGNED: rows of one key came from the partitions "
-                    + origin.getInt(leastAt) + " and " + partition + " of topic " + topicText
+                    + origin.getInt(leastAt) + " and " + turns.partition() + " of topic " + turns.topic()
                     + "; the source's partitioned_by is not true of it");
         }
-        if (known.contains(topicText, partition, offset, ordinal)) return null;
+        if (known.contains(turns.topic(), turns.partition(), turns.offset(), turns.ordinal())) return null;
         long micros = timestampAt < 0 || origin.isNullAt(timestampAt) ? -1 : origin.getLong(timestampAt);
         return header(micros).getBytes(StandardCharsets.UTF_8);
     }
 
-    private void number(UTF8String name, int from, long at) {
-        boolean same = topic != null && at == offset && from == partition && name.equals(topic);
-        ordinal = same ? ordinal + 1 : 0;
-        if (same) return;
-        if (topic == null || !name.equals(topic)) {
-            topic = name.clone();
-            topicText = topic.toString();
-        }
-        partition = from;
-        offset = at;
-    }
-
     /** {@code PIPELINE INCARNATION TOPIC/PARTITION/OFFSET/ORDINAL MILLISECONDS}. */
     private String header(long micros) {
-        StringBuilder text = new StringBuilder(prefix.length() + topicText.length() + 48);
-        text.append(prefix).append(' ').append(topicText).append('/').append(partition).append('/');
-        text.append(offset).append('/').append(ordinal);
+        StringBuilder text = new StringBuilder(prefix.length() + turns.topic().length() + 48);
+        text.append(prefix).append(' ').append(turns.topic()).append('/').append(turns.partition()).append('/');
+        text.append(turns.offset()).append('/').append(turns.ordinal());
         return text.append(' ').append(micros < 0 ? -1 : micros / 1000).toString();
     }
 
@@ -109,6 +93,7 @@ public final class Gate extends Expression implements CodegenFallback, Serializa
         timestampAt = place(type, "timestamp");
         leastAt = place(type, LEAST);
         known = delivered.value();
+        turns = new Turns();
         open = true;
     }
 

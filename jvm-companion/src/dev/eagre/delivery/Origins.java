@@ -11,7 +11,9 @@ import org.apache.spark.sql.catalyst.expressions.CreateNamedStruct;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.Murmur3Hash;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.XxHash64;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
@@ -36,6 +38,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
+import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -45,6 +48,8 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 final class Origins {
     static final String SOURCE = "_source";
+    /** The column with the identity of results that are known by a key. */
+    static final String KEY = "_key_of_result";
     private static final String[] FIELDS = {"partition", "offset", "timestamp"};
 
     /** The columns that the source's partitions are made by; empty where nothing was declared. */
@@ -62,8 +67,12 @@ final class Origins {
     }
 
     static Attribute of(LogicalPlan plan) {
+        return column(plan, SOURCE);
+    }
+
+    private static Attribute column(LogicalPlan plan, String name) {
         for (Attribute column : Plans.attributes(plan)) {
-            if (column.name().equals(SOURCE) && column.dataType() instanceof StructType type && complete(type)) {
+            if (column.name().equals(name) && column.dataType() instanceof StructType type && complete(type)) {
                 return column;
             }
         }
@@ -75,13 +84,9 @@ final class Origins {
     }
 
     private LogicalPlan carry(LogicalPlan plan) {
-        if (of(plan) != null) return plan;
-        if (plan instanceof Project project) {
-            LogicalPlan child = carry(project.child());
-            List<NamedExpression> columns = new ArrayList<>(CollectionConverters.asJava(project.projectList()));
-            columns.add(of(child));
-            return new Project(Plans.sequence(columns), child);
-        }
+        if (of(plan) != null && !dropsDuplicates(plan)) return plan;
+        if (plan instanceof Project project) return projected(project);
+        if (plan instanceof Deduplicate once) return identified(once);
         if (plan instanceof Aggregate aggregate) return aggregated(aggregate);
         if (plan instanceof Union union) return united(union);
         if (plan instanceof Join join) {
@@ -90,7 +95,7 @@ final class Origins {
                     left ? carry(join.left()) : join.left(), left ? join.right() : carry(join.right()))));
         }
         boolean passes = plan instanceof Filter || plan instanceof SubqueryAlias || plan instanceof Generate
-                || plan instanceof EventTimeWatermark || plan instanceof Deduplicate || plan instanceof View
+                || plan instanceof EventTimeWatermark || plan instanceof View
                 || plan instanceof RepartitionOperation || plan instanceof RebalancePartitions;
         if (!passes) {
             throw new Refusal("EXACTLY_ONCE_ORIGIN",
@@ -98,6 +103,37 @@ final class Origins {
                     "keep the column _source in the rows, or use delivery=\"at-least-once\".");
         }
         return plan.withNewChildren(Plans.sequence(List.of(carry(plan.children().head()))));
+    }
+
+    private LogicalPlan projected(Project project) {
+        LogicalPlan child = carry(project.child());
+        List<NamedExpression> columns = new ArrayList<>(CollectionConverters.asJava(project.projectList()));
+        if (of(project) == null) columns.add(of(child));
+        Attribute key = column(child, KEY);
+        if (key != null) columns.add(key);
+        return new Project(Plans.sequence(columns), child);
+    }
+
+    /**
+     * Of rows with one key only one goes out, whichever comes first, and in a replay another may: its
+     * results are known by the key.
+     */
+    private LogicalPlan identified(Deduplicate once) {
+        LogicalPlan child = carry(once.child());
+        LogicalPlan deduplicated = once.withNewChildren(Plans.sequence(List.of(child)));
+        Attribute source = of(child);
+        StructType type = (StructType) source.dataType();
+        Seq<Expression> keys = Plans.sequence(keys(once));
+        List<Expression> parts = new ArrayList<>(List.of(
+                text("topic"), text("*"),
+                text("partition"), new Murmur3Hash(keys, 42),
+                text("offset"), new XxHash64(keys, 42L)));
+        if (Arrays.asList(type.fieldNames()).contains("timestamp")) {
+            parts.addAll(List.of(text("timestamp"), field(source, type, "timestamp")));
+        }
+        List<NamedExpression> columns = new ArrayList<>(Plans.attributes(deduplicated));
+        columns.add(Plans.alias(new CreateNamedStruct(Plans.sequence(parts)), KEY));
+        return new Project(Plans.sequence(columns), deduplicated);
     }
 
     /** The origin of a group's latest row; all of them come from one partition, or the gate fails. */
@@ -159,7 +195,7 @@ final class Origins {
         boolean shuffles = nodes.stream().anyMatch(Origins::moves);
         LogicalPlan lowest = stateful.isEmpty() ? null : stateful.get(stateful.size() - 1);
         for (LogicalPlan node : nodes) {
-            boolean parts = moves(node) || keepsState(node);
+            boolean parts = moves(node) || keepsState(node) && !(node instanceof Deduplicate);
             if (parts && below(node).stream().anyMatch(Generate.class::isInstance)) {
                 throw refused("makes several rows of one before a shuffle: they would be numbered apart",
                         "explode after the shuffle.");
@@ -170,7 +206,7 @@ final class Origins {
             throw refused("shuffles more than once: the order of a key's rows is not the same in a replay",
                     "write the first half to a topic of its own, keyed by the second half's key.");
         }
-        if (read.size() > 1) {
+        if (read.size() > 1 && !(lowest instanceof Deduplicate)) {
             throw refused("keeps state over several topics: their rows meet in another order in a replay",
                     "bring them into one topic, keyed by the state's key.");
         }
@@ -178,7 +214,8 @@ final class Origins {
             throw refused("keeps state under a watermark: which rows are late depends on the epochs",
                     "leave the watermark out, or write final values to a database sink, which is exact.");
         }
-        requireAligned(lowest);
+        if (lowest instanceof Deduplicate) keys(lowest);
+        else requireAligned(lowest);
     }
 
     private void requireAligned(LogicalPlan state) {
@@ -224,6 +261,13 @@ final class Origins {
         if (!node.isStreaming()) return false;
         if (node instanceof Join join) return join.left().isStreaming() && join.right().isStreaming();
         return node instanceof TransformWithState || node.isStateful();
+    }
+
+    /** Whether it does somewhere, so that results are known by {@link #KEY}. */
+    private static boolean dropsDuplicates(LogicalPlan plan) {
+        List<LogicalPlan> nodes = new ArrayList<>();
+        collect(plan, nodes);
+        return nodes.stream().anyMatch(Deduplicate.class::isInstance);
     }
 
     private static boolean moves(LogicalPlan node) {

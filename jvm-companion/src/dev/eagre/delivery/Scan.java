@@ -14,13 +14,17 @@ import org.apache.spark.sql.Row;
 /** Reads the headers of an output partition, in their order, into the set of what was delivered. */
 final class Scan implements FlatMapFunction<Iterator<Row>, Delivered> {
     static final String IDENTITY = "eagre";
+    static final String LETTER = "eagre-letter";
     static final String FENCE = "eagre-fence";
 
+    private final String header;
     private final String pipeline;
     private final int incarnation;
     private final Map<String, Map<Integer, Long>> committed = new HashMap<>();
 
-    Scan(String pipeline, int incarnation, String committed) {
+    /** @param header {@link #IDENTITY}, or {@link #LETTER} */
+    Scan(String header, String pipeline, int incarnation, String committed) {
+        this.header = header;
         this.pipeline = pipeline;
         this.incarnation = incarnation;
         try {
@@ -43,13 +47,13 @@ final class Scan implements FlatMapFunction<Iterator<Row>, Delivered> {
         while (records.hasNext()) {
             List<Row> headers = records.next().getList(0);
             if (headers == null) continue;
-            for (Row header : headers) {
-                byte[] value = header.isNullAt(1) ? new byte[0] : (byte[]) header.get(1);
-                if (header.getString(0).equals(FENCE)) {
+            for (Row one : headers) {
+                byte[] value = one.isNullAt(1) ? new byte[0] : (byte[]) one.get(1);
+                if (one.getString(0).equals(FENCE)) {
                     String[] words = words(value);
                     if (words.length < 2 || !words[0].equals(pipeline)) continue;
                     fenced = Math.max(fenced, Integer.parseInt(words[1]));
-                } else if (header.getString(0).equals(IDENTITY)) {
+                } else if (one.getString(0).equals(header)) {
                     note(words(value), fenced, found);
                 }
             }
@@ -66,7 +70,8 @@ final class Scan implements FlatMapFunction<Iterator<Row>, Delivered> {
         long offset = Long.parseLong(position[2]);
         Long from = committed.getOrDefault(position[0], Map.of()).get(partition);
         if (from == null || offset >= from) {
-            found.add(position[0], partition, offset, Integer.parseInt(position[3]));
+            String topic = header.equals(LETTER) ? words[3] + " " + position[0] : position[0];
+            found.add(topic, partition, offset, Integer.parseInt(position[3]));
         }
     }
 

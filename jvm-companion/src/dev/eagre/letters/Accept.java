@@ -61,8 +61,9 @@ public final class Accept extends Expression implements CodegenFallback, Seriali
         int partition = (Integer) parts[PARTITION].eval(row);
         long offset = (Long) parts[OFFSET].eval(row);
         if (note != null) note.set(topic, partition, offset);
+        if (policy.remembers() && policy.wrote(new Position(topic.toString(), partition, offset), 0)) return null;
         if (!quarantine.isEmpty() && quarantine.contains(new Position(topic.toString(), partition, offset))) {
-            policy.send(letter(row, "QUARANTINED: tasks failed at this record"));
+            policy.send(letter(row, "QUARANTINED: tasks failed at this record"), 0);
             return null;
         }
         String fault = fault((byte[]) parts[VALUE].eval(row));
@@ -75,7 +76,7 @@ public final class Accept extends Expression implements CodegenFallback, Seriali
                 fault = Json.reason(error);
             }
         }
-        policy.apply("RECORD_REFUSED", letter(row, "UNPARSABLE: " + fault));
+        policy.apply("RECORD_REFUSED", letter(row, "UNPARSABLE: " + fault), 0);
         return null;
     }
 
@@ -94,7 +95,7 @@ public final class Accept extends Expression implements CodegenFallback, Seriali
         for (JsonNode one : json.get("quarantine")) {
             quarantine.add(new Position(one.get(0).asText(), one.get(1).asInt(), one.get(2).asLong()));
         }
-        policy = Policy.forThisTask(json);
+        policy = Policy.forThisTask(json, "source");
         Watch watch = Watch.begin(rules.suspects());
         note = watch == null ? null : watch.mine();
         parts = new Expression[children.size()];

@@ -25,6 +25,8 @@ public final class Fits implements Serializable {
 
     private final String rules;
     private transient Policy policy;
+    private transient Position last;
+    private transient int ordinal;
     private transient int limit;
     private transient boolean compressed;
     private transient boolean rowByRow;
@@ -54,8 +56,10 @@ public final class Fits implements Serializable {
         if (size <= most) return true;
         Position position = topic == null ? (rowByRow ? Watch.last() : null)
                 : new Position(topic.toString(), partition, offset);
+        ordinal = position != null && position.equals(last) ? ordinal + 1 : 0;
+        last = position;
         policy.apply("ROW_TOO_LARGE", Letter.of(position,
-                "TOO_LARGE: the row makes a record of " + size + " bytes, and the sink takes " + most));
+                "TOO_LARGE: the row makes a record of " + size + " bytes, and the sink takes " + most), ordinal);
         return false;
     }
 
@@ -64,7 +68,7 @@ public final class Fits implements Serializable {
         limit = json.get("limit").asInt();
         compressed = json.get("compressed").asBoolean();
         rowByRow = json.get("row_by_row").asBoolean();
-        policy = Policy.forThisTask(json);
+        policy = Policy.forThisTask(json, "sink");
     }
 
     private record TopicLimit(int bytes, long asked) {}

@@ -13,19 +13,24 @@ import java.util.Map.Entry;
  * @param reason why it could not, after a word in capitals or a function's name
  * @param time when that was
  * @param original its record; null if it is yet to be read
+ * @param identity what a later run knows it by; null if nobody asks
  */
-public record Letter(Position position, String reason, Instant time, Original original) {
+public record Letter(Position position, String reason, Instant time, Original original, String identity) {
     /** A letter whose record is read from its topic when the letter is written. */
     public static Letter of(Position position, String reason) {
-        return new Letter(position, reason, Instant.now(), null);
+        return new Letter(position, reason, Instant.now(), null, null);
     }
 
     static Letter of(Position position, String reason, Original original) {
-        return new Letter(position, reason, Instant.now(), original);
+        return new Letter(position, reason, Instant.now(), original, null);
     }
 
     Letter with(Original found) {
-        return new Letter(position, reason, time, found);
+        return new Letter(position, reason, time, found, identity);
+    }
+
+    Letter known(String by) {
+        return new Letter(position, reason, time, original, by);
     }
 
     /** The record's own headers, then the letter's. */
@@ -35,6 +40,7 @@ public record Letter(Position position, String reason, Instant time, Original or
         headers.add(text("eagre-reason", reason));
         headers.add(text("eagre-source", position == null ? "" : position.toString()));
         headers.add(text("eagre-time", time.toString()));
+        if (identity != null) headers.add(text("eagre-letter", identity));
         if (lost != null) headers.add(text("eagre-lost", lost));
         return headers;
     }

@@ -13,7 +13,8 @@ import org.slf4j.LoggerFactory;
 /**
  * What becomes of rows of one task that cannot go on: the rule that the user chose. Its JSON has
  * {@code pipeline}, {@code on_error} ({@code dead-letter}, {@code drop} or {@code fail}) and
- * {@code dead_letters}, which is null where there is nowhere to send them.
+ * {@code dead_letters}, which is null where there is nowhere to send them, and {@code run}, which is
+ * null unless results are delivered exactly once.
  */
 public final class Policy {
     private static final Logger LOG = LoggerFactory.getLogger("dev.eagre.letters");
@@ -23,25 +24,33 @@ public final class Policy {
     private final String pipeline;
     private final String onError;
     private final Letters letters;
+    private final Memory memory;
     private long logged = System.nanoTime() - LOG_EVERY_NANOS;
     private long unlogged;
 
-    public Policy(JsonNode json) {
+    /** @param site who writes: a function, the source, or the sink */
+    public Policy(JsonNode json, String site) {
         pipeline = json.get("pipeline").asText();
         onError = json.get("on_error").asText();
         JsonNode address = json.path("dead_letters");
         letters = address.isObject() ? new Letters(pipeline, new Address(address)) : null;
+        memory = exact(json) ? new Memory(json.get("run"), site) : null;
     }
 
     /** A policy for the task that runs, which does not end before its letters have arrived. */
-    static Policy forThisTask(JsonNode json) {
-        Policy policy = new Policy(json);
+    static Policy forThisTask(JsonNode json, String site) {
+        Policy policy = new Policy(json, site);
         TaskContext task = TaskContext.get();
         if (task == null) return policy;
         task.addTaskCompletionListener((TaskCompletionListener) context -> {
             if (!context.isFailed() && !context.isInterrupted()) policy.flush();
         });
         return policy;
+    }
+
+    /** Whether the rows are those of a pipeline that delivers exactly once. */
+    public static boolean exact(JsonNode json) {
+        return json.path("run").isObject();
     }
 
     static JsonNode read(String json) {
@@ -52,23 +61,45 @@ public final class Policy {
         }
     }
 
+    /** Whether rows that a record gives must be counted, to know which of them failed before. */
+    public boolean counts() {
+        return memory != null;
+    }
+
+    /** Whether any row became a dead letter before this run began, and is read again now. */
+    public boolean remembers() {
+        return memory != null && !memory.isEmpty();
+    }
+
+    /** Whether a row did. */
+    public boolean wrote(Position position, int ordinal) {
+        return remembers() && position != null && memory.holds(position, ordinal);
+    }
+
     /**
      * Applies the rule.
      *
      * @param code what the query's error begins with, if the rule is to fail
+     * @param ordinal which of its record's rows failed
      */
-    public void apply(String code, Letter letter) {
+    public void apply(String code, Letter letter, int ordinal) {
         if (onError.equals("fail")) raise(new SparkException(code + ": " + told(letter)));
         if (onError.equals("drop") || letters == null) {
             Counters.add(pipeline, "dropped");
             warn(brief(letter) + "; the row is dropped");
         } else {
-            send(letter);
+            send(letter, ordinal);
         }
     }
 
     /** Sends a letter, whatever the rule. */
-    void send(Letter letter) {
+    void send(Letter letter, int ordinal) {
+        if (wrote(letter.position(), ordinal)) return;
+        boolean known = memory != null && letter.position() != null;
+        post(known ? letter.known(memory.identity(letter.position(), ordinal)) : letter);
+    }
+
+    private void post(Letter letter) {
         Counters.add(pipeline, "dead-lettered");
         warn(brief(letter) + "; it goes to " + letters.send(letter));
     }

@@ -145,7 +145,7 @@ final class Conversation extends AbstractIterator<Object> {
     @Override
     public Object next() {
         Object row = answers.poll();
-        if (failures.knowsSource()) failures.handOn(origin((JoinedRow) row));
+        failures.handOn(origin((JoinedRow) row));
         return row;
     }
 
@@ -182,8 +182,10 @@ final class Conversation extends AbstractIterator<Object> {
         boolean retire = message.takeByte() != 0;
         for (int i = 0; i < count; i++) {
             InternalRow row = rows.poll();
+            boolean before = failures.endedBefore(origin(row));
             if (message.takeByte() == 0) {
-                answers.add(new JoinedRow(row, results.read(message)));
+                InternalRow result = results.read(message);
+                if (!before) answers.add(new JoinedRow(row, result));
             } else {
                 report(row, message.takeText());
             }
@@ -192,10 +194,12 @@ final class Conversation extends AbstractIterator<Object> {
     }
 
     private void report(InternalRow row, String reason) {
-        failures.report(reason, failures.knowsSource() ? origin(row) : null);
+        failures.report(reason, origin(row));
     }
 
+    /** Where a row comes from; null if it does not say. */
     private InternalRow origin(InternalRow row) {
+        if (!failures.knowsSource()) return null;
         return row.getStruct(passed + arguments.length, failures.sourceFields());
     }
 
@@ -250,6 +254,7 @@ final class Conversation extends AbstractIterator<Object> {
                 retire = take(worker.receive(), alone);
             } catch (IOException error) {
                 Workers.requireRunning(error);
+                failures.endedBefore(origin(row));
                 report(row, failures.functions() + " " + worker.obituary());
                 alone.clear();
             }

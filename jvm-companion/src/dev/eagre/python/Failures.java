@@ -1,5 +1,6 @@
 package dev.eagre.python;
 
+import dev.eagre.delivery.Turns;
 import dev.eagre.letters.Letter;
 import dev.eagre.letters.Policy;
 import dev.eagre.letters.Position;
@@ -15,6 +16,7 @@ final class Failures {
     private final String functions;
     private final StructType source;
     private final int[] places;
+    private final Turns turns;
     private Watch.Note note;
     private boolean watched;
 
@@ -22,7 +24,8 @@ final class Failures {
         this.functions = functions;
         this.source = source instanceof StructType struct ? struct : null;
         places = places(this.source);
-        policy = new Policy(options.json);
+        policy = new Policy(options.json, functions);
+        turns = policy.counts() ? new Turns() : null;
     }
 
     /** Where topic, partition and offset stand in a row's origin; null if they do not. */
@@ -50,9 +53,34 @@ final class Failures {
         return functions;
     }
 
+    /**
+     * Counts a row, each one once and in their order; tells whether it became a dead letter before
+     * this run began, and so ends here whatever became of it now.
+     */
+    boolean endedBefore(InternalRow origin) {
+        if (turns == null || !known(origin)) return false;
+        turns.next(origin.getUTF8String(places[0]), origin.getInt(places[1]), origin.getLong(places[2]));
+        return policy.remembers() && policy.wrote(position(origin), turns.ordinal());
+    }
+
+    /** Whether any row became a dead letter before this run began, and is read again now. */
+    boolean remembers() {
+        return policy.remembers();
+    }
+
+    /** Whether a row did, which is its record's only one. */
+    boolean wrote(InternalRow origin) {
+        return policy.wrote(position(origin), 0);
+    }
+
+    int partition(InternalRow origin) {
+        return origin.getInt(places[1]);
+    }
+
     /** Applies the rule to a row. */
     void report(String reason, InternalRow origin) {
-        policy.apply("PYTHON_FUNCTION_FAILED", Letter.of(position(origin), reason));
+        int ordinal = turns == null ? 0 : turns.ordinal();
+        policy.apply("PYTHON_FUNCTION_FAILED", Letter.of(position(origin), reason), ordinal);
     }
 
     void warn(String text) {

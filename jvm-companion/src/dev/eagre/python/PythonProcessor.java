@@ -1,5 +1,6 @@
 package dev.eagre.python;
 
+import dev.eagre.letters.Policy;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
@@ -57,6 +58,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private transient String label;
     private transient Failures failures;
     private transient StateVariables state;
+    private transient Alignment alignment;
     private transient StateVariables.Rows keys;
     private transient Codec.RowCodec inputs;
     private transient Wire hello;
@@ -96,6 +98,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             JsonNode spec = Options.JSON.readTree(declared);
             options = new Options(optionsText);
             state = new StateVariables(getHandle(), spec, timeMode.equals(TimeMode.ProcessingTime()));
+            alignment = Policy.exact(options.json) ? new Alignment(getHandle()) : null;
             TaskContext task = TaskContext.get();
             if (task == null) return;
             open((ObjectNode) spec);
@@ -142,7 +145,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
 
     /** One row, as real time has them: answered already, or asked together with those that wait. */
     private List<byte[]> single(Row group, byte[] row, TimerValues times) {
-        if (row == null) return List.of();
+        if (row == null || leftOut(group, row)) return List.of();
         Prepared first = prepared.poll();
         if (first != null) {
             if (!Arrays.equals(first.row, row)) throw new IllegalStateException("rows out of order");
@@ -174,6 +177,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         groups = new ArrayList<>(List.of(group));
         Map<ByteBuffer, Integer> known = new HashMap<>(Map.of(keys.bytes(group), 0));
         for (InternalRow next : waiting) {
+            if (endedBefore(next.getBinary(next.numFields() - 1))) continue;
             InternalRow other = keyOf(next);
             Integer place = known.putIfAbsent(keys.bytes(other), groups.size());
             if (place == null) groups.add(keys.read(other));
@@ -218,13 +222,29 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         List<byte[]> taken = new ArrayList<>();
         while (rows.hasNext()) {
             byte[] row = bytes(rows.next());
-            if (row != null) taken.add(row);
+            if (row != null && !leftOut(group, row)) taken.add(row);
             if (taken.size() == MOST_ROWS || (!taken.isEmpty() && !rows.hasNext())) {
                 outputs.addAll(rows(group, taken, times));
                 taken = new ArrayList<>();
             }
         }
         return iterator(outputs);
+    }
+
+    /** Whether a row became a dead letter before this run; makes sure of the others' partition. */
+    private boolean leftOut(Row group, byte[] row) {
+        if (alignment == null || source < 0) return false;
+        if (endedBefore(row)) return true;
+        alignment.require(keys.bytes(group), failures.partition(origin(row)));
+        return false;
+    }
+
+    private boolean endedBefore(byte[] row) {
+        return source >= 0 && failures.remembers() && failures.wrote(origin(row));
+    }
+
+    private InternalRow origin(byte[] row) {
+        return inputs.fromBytes(row).getStruct(source, failures.sourceFields());
     }
 
     private List<byte[]> rows(Row group, List<byte[]> rows, TimerValues times) {
@@ -370,8 +390,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
 
     private void report(String reason, List<byte[]> rows, int index) {
         boolean known = source >= 0 && index < rows.size();
-        failures.report(reason,
-                known ? inputs.fromBytes(rows.get(index)).getStruct(source, failures.sourceFields()) : null);
+        failures.report(reason, known ? origin(rows.get(index)) : null);
     }
 
     private void replace() {
