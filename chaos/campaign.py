@@ -7,7 +7,9 @@ import json
 import os
 import random
 import shutil
+import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -176,6 +178,7 @@ def main() -> None:
     parser.add_argument("--kinds", help="these faults, with commas, instead of all in turn")
     parser.add_argument("--out", type=Path, help="where the report goes as JSON")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     print(f"seed {options.seed}", flush=True)
     pipelines = options.pipeline or PIPELINES
     results = []

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 import eagre as eg
 from eagre.delivery import Checkpoint, Ledger, Outputs, begin
+from eagre.delivery.dead_letters import DeadLetter
 from eagre.errors import CheckpointError, SettingsError
 from eagre.reader import Fences
 from eagre.testing.harness import Record
@@ -205,6 +206,8 @@ def test_a_row_stays_where_it_ended(eagre_harness, run_pipeline, tmp_path):
     letters = eagre_harness.records("once-moods-in.dlq", {0: 0})
     told = [dict(letter.headers()) for letter in letters]
     assert len(told) == 3
+    kinds = {DeadLetter.of(letter).kind for letter in letters}
+    assert kinds == {"UNPARSABLE", "moody raised ValueError"}
     words = [head["eagre-letter"].decode().split() for head in told]
     assert len({word[2] for word in words}) == 3
     assert sorted(word[3] for word in words) == ["moody", "moody", "source"]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagre.config import LOOPBACK, megabytes
 from eagre.jvm import class_path, companion_jar, find_java
+from eagre.jvm.archive import archive, use
 from eagre.jvm.spark_home import spark_jars
 from eagre.profile import COLLECTOR, PROFILE, Setting, java_options
 
@@ -38,6 +39,7 @@ NESTED_PRUNING = "spark.sql.optimizer.serializer.nestedSchemaPruning.enabled"
 """Spark 4.3 takes the wrong fields of a struct that passes a step over rows where this is on."""
 
 
+CLASS_PATH = "spark.driver.extraClassPath"
 REDACTION = "spark.redaction.regex"
 SECRETS = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|private key"
 """What Spark keeps out of plans and logs; its own default shows a Kafka client's private key."""
@@ -64,13 +66,16 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         _keep_on_loopback(builder, stated)
     jars = [*class_path("spark", log.info), companion_jar()]
     builder.config("spark.jars", _appended(stated.get("spark.jars", ""), jars))
+    if master.startswith("local"):
+        _start_from_archive(builder, stated, jars)
     builder.config(EXTENSIONS, _appended(stated.get(EXTENSIONS, ""), [RULES]))
     builder.config(NESTED_PRUNING, "false")
     builder.config(REDACTION, stated.get(REDACTION, SECRETS))
     for part in ("driver", "executor"):
         key = COLLECTOR.key.replace("driver", part)
         heap = stated.get(f"spark.{part}.memory", "1g")
-        builder.config(key, _java_options(stated.get(key, ""), heap))
+        options = builder._options.get(key, stated.get(key, ""))  # noqa: SLF001
+        builder.config(key, _java_options(options, heap))
     for setting in PROFILE:
         _apply(builder, setting, stated)
     return builder
@@ -134,6 +139,17 @@ def _keep_on_loopback(builder: SparkSession.Builder, stated: Mapping[str, str]) 
     for key in ("spark.driver.bindAddress", "spark.driver.host"):
         if key not in stated:
             builder.config(key, LOOPBACK)
+
+
+def _start_from_archive(
+    builder: SparkSession.Builder, stated: Mapping[str, str], jars: Sequence[Path]
+) -> None:
+    """Let the JVM find its classes ready; an archive holds those of the JVM's own class path."""
+    own = stated.get(CLASS_PATH)
+    builder.config(CLASS_PATH, os.pathsep.join([*([own] if own else []), *map(str, jars)]))
+    path, options = archive(), stated.get(COLLECTOR.key, "")
+    if path.exists() and not re.search(r"-XX:(AOT|SharedArchive|ArchiveClasses)", options):
+        builder.config(COLLECTOR.key, f"{use(path, find_java())} {options}".strip())
 
 
 def _appended(stated: str, more: Sequence[Path | str]) -> str:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 LETTERHEAD = ["eagre-pipeline", "eagre-reason", "eagre-source", "eagre-time"]
 """The headers that a letter has behind those of its record, in their order."""
 
+IDENTITY = "eagre-letter"
+"""The header behind them, where results are delivered exactly once: what a run knows it by."""
+
 LOST = "eagre-lost"
 """The last header, if a part of the record is missing: why."""
 
@@ -83,6 +86,8 @@ class DeadLetter:
         """Read a record of a topic of dead letters; one that is no letter has no reason."""
         headers = list(record.headers() or [])
         lost = headers.pop()[1] if headers and headers[-1][0] == LOST else b""
+        if headers and headers[-1][0] == IDENTITY:
+            headers.pop()
         own, head = headers[: -len(LETTERHEAD)], headers[-len(LETTERHEAD) :]
         if [name for name, _ in head] != LETTERHEAD:
             own, head = headers, [(name, b"") for name in LETTERHEAD]
