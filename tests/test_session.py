@@ -6,8 +6,17 @@ from pyspark.sql import SparkSession
 
 import eagre as eg
 from eagre.errors import JvmError
+from eagre.jvm import archive as archives
 from eagre.jvm import gateway
 from eagre.profile import PROFILE
+
+
+@pytest.fixture(autouse=True)
+def archive(monkeypatch, tmp_path):
+    """No start-up archive, until a test writes one."""
+    path = tmp_path / "java.archive"
+    monkeypatch.setattr(import_module("eagre.session"), "archive", lambda: path)
+    return path
 
 
 @pytest.fixture
@@ -136,3 +145,33 @@ def test_slots_of_a_local_session(eagre_spark):
 )
 def test_a_jvm_error_in_one_line(text, told):
     assert gateway.reason(RuntimeError(text)) == told
+
+
+def test_a_session_starts_from_the_archive(builder, archive):
+    archive.touch()
+    stated = options(eg.configure(builder.config("spark.driver.extraClassPath", "/mine")))
+    assert f"={archive}" in stated["spark.driver.extraJavaOptions"]
+    assert stated["spark.driver.extraClassPath"].startswith("/mine:")
+    assert "eagre-companion.jar" in stated["spark.driver.extraClassPath"]
+
+
+@pytest.mark.parametrize("own", ["-XX:AOTCache=/mine", "-XX:SharedArchiveFile=/mine"])
+def test_an_archive_of_ones_own_wins(builder, archive, own):
+    archive.touch()
+    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", own)))
+    assert str(archive) not in stated["spark.driver.extraJavaOptions"]
+
+
+def test_on_a_cluster_there_is_no_archive(builder, archive):
+    archive.touch()
+    stated = options(eg.configure(builder.master("spark://127.0.0.1:7077")))
+    assert str(archive) not in stated["spark.driver.extraJavaOptions"]
+
+
+def test_an_archive_belongs_to_its_jars(monkeypatch, tmp_path):
+    jar = tmp_path / "companion.jar"
+    jar.write_bytes(b"1")
+    monkeypatch.setattr("eagre.jvm.archive.companion_jar", lambda: jar)
+    before = archives.archive()
+    jar.write_bytes(b"12")
+    assert archives.archive() != before
