@@ -51,8 +51,7 @@ def campaign(  # noqa: PLR0913  (an option of the command line each)
     shutil.copy(HERE / "app.py", folder / "app.py")
     env = {**os.environ, "EAGRE_STATE": str(folder / "state")}
     env.pop("EAGRE_BROKERS", None)
-    env["SPARK_CONF_DIR"] = str(folder)
-    (folder / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 2\n")
+    env["PYSPARK_SUBMIT_ARGS"] = "--conf spark.sql.shuffle.partitions=2 pyspark-shell"
     if control in ("off", "maximum"):
         env["EAGRE_DELIVERY_CONTROL"] = control
     broker = Broker(folder, env)
