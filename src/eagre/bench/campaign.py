@@ -161,6 +161,7 @@ class Bench:
             warmup=chosen.warmup,
             seconds=chosen.seconds,
             forwards=system.forwards,
+            poison=system.poison,
             kill=kill,
         )
         start = starter(system.command(job), logs, logs / "output.log")

@@ -32,6 +32,8 @@ PRODUCER = {
     "log_level": 0,
 }
 """The field's benchmark: no lingering, one acknowledgement; keyed as Java clients key."""
+POISON = (b"{", b"\xff\xfe\x00", b"", b'{"id": NaN}', b"[" * 3000, b"9" * 400, b'"text"')
+"""Bad records, each of which becomes a dead letter."""
 PROBE_RATE = 1_000_000
 PROBES = 1_000
 """At most so many events of seed 0 are sent before the load, to see whether a system answers."""
@@ -51,6 +53,7 @@ class Load:
         seed: Of the events.
         offset_us: What the steady clock lacks to the wall clock, the same for all processes of a
             trial: a wall clock that is set in mid-run would give negative latencies.
+        poison: After how many records a bad one goes out with the next; 0 for never.
     """
 
     brokers: str
@@ -61,6 +64,7 @@ class Load:
     begin_us: int
     seed: int = 1
     offset_us: int = 0
+    poison: int = 0
 
     def now_us(self) -> int:
         """The time by the trial's own clock."""
@@ -116,7 +120,7 @@ class Generator:
         """
         gc.disable()
         ready = [(key, encode(event), due) for key, event, due in self._load.feed()]
-        late = [self._send(key, value, due) for key, value, due in ready]
+        late = [self._send(*record, self._bad(n)) for n, record in enumerate(ready, 1)]
         self._producer.flush(10)
         histogram = Histogram()
         for microseconds in late:
@@ -129,7 +133,12 @@ class Generator:
             "late_max_ms": summary["max_ms"],
         }
 
-    def _send(self, key: str, value: str, due_us: int) -> int:
+    def _bad(self, number: int) -> bytes | None:
+        """Give the bad record that goes out with a record, if one does."""
+        turn, rest = divmod(number, self._load.poison or number + 1)
+        return None if rest else POISON[turn % len(POISON)]
+
+    def _send(self, key: str, value: str, due_us: int, bad: bytes | None) -> int:
         """Send a record at its time, and give by how much it was late."""
         while (ahead := due_us - self._load.now_us()) > 0:
             self._producer.poll(0)
@@ -137,6 +146,8 @@ class Generator:
         while True:
             try:
                 self._producer.produce(self._load.topic, value, key, on_delivery=self._delivered)
+                if bad is not None:
+                    self._producer.produce(self._load.topic, bad, key)
             except BufferError:
                 self._producer.poll(0.1)
             else:

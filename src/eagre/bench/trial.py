@@ -50,6 +50,7 @@ class Trial:
         seconds: Seconds measured.
         forwards: Whether the system only forwards.
         kill: Whether to kill and start it again in the middle of the measurement.
+        poison: After how many records a bad one is sent; 0 for never.
     """
 
     events: str
@@ -60,6 +61,7 @@ class Trial:
     seconds: float
     forwards: bool = False
     kill: bool = False
+    poison: int = 0
 
     def run(
         self,
@@ -121,6 +123,7 @@ class Trial:
                 rate=self.rate,
                 seconds=self.warmup + self.seconds,
                 begin_us=0,
+                poison=self.poison,
             )
         )
 

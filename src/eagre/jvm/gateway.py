@@ -37,6 +37,7 @@ def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j c
             "before the first session of the process.",
         )
     check_version(package.Companion.version(), "the running Spark session")
+    package.SparkInternals.keepTime()
     _shaken.add(spark.sparkContext.applicationId)
     return getattr(package, name)
 

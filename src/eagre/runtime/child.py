@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 
 STATUS_SECONDS = 1
 LOCK_SECONDS = 5
+NO_SPACE = "No space left on device"
+BROKEN_STATE = re.compile(
+    "CANNOT_LOAD_STATE_STORE|CHECKPOINT_FILE_CHECKSUM|STATE_STORE_ROW_CHECKSUM"
+)
 LARGE_LAG = 1_000
 """Records behind at the start from which the run says that it is catching up, and when it has."""
 
@@ -88,8 +93,19 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:  # noqa: BLE001  (the child's last word, whatever happened)
         traceback.print_exc()
-        parent.tell("failed", code="UNEXPECTED", problem=gateway.reason(error), hint="")
+        last = PipelineFailed("UNEXPECTED", gateway.reason(error))
+        if NO_SPACE in str(error):
+            last = _disk_full(str(getattr(error, "filename", None) or "the checkpoint"))
+        parent.tell("failed", code=last.code, problem=last.problem, hint=last.hint)
         sys.exit(1)
+
+
+def _disk_full(where: str) -> PipelineFailed:
+    return PipelineFailed(
+        "DISK_FULL",
+        f"there is no space left for {where}.",
+        hint="make room: the next start goes on from the last commit, and nothing is lost.",
+    )
 
 
 class _Relay(logging.Handler):
@@ -220,6 +236,15 @@ class Run:
     def failed(self, error: Exception) -> PipelineFailed:
         """Describe a failure: Spark refused the query before it ran, or it failed as it ran."""
         reason = gateway.reason(error)
+        if NO_SPACE in str(error):
+            return _disk_full(f"{self.checkpoint.path} or Spark's work")
+        if BROKEN_STATE.search(str(error)):
+            return PipelineFailed(
+                "STATE_BROKEN",
+                f"the state in checkpoint {self.checkpoint.path} cannot be read: {reason}",
+                hint="restore the folder from a copy, or start afresh on purpose with "
+                f"`eagre checkpoint reset {self.checkpoint.path}`.",
+            )
         if self.query is None or not gateway.has_run(self.spark, self.query):
             return PipelineFailed(
                 "QUERY_REFUSED", f"Spark refuses {self.pipeline.name!r}: {reason}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -102,14 +103,15 @@ class Register:
             self.status.pipelines.setdefault(name, one)
 
     def write(self, *, now: bool = False) -> None:
-        """Write the file, unless it was just written."""
+        """Write the file, unless it was just written; a run goes on where that fails."""
         if not now and time.monotonic() - self._written < WRITE_SECONDS:
             return
         self._written = time.monotonic()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        part = self._path.with_suffix(".part")
-        part.write_text(json.dumps(self.status.as_dict()))
-        part.replace(self._path)
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            part = self._path.with_suffix(".part")
+            part.write_text(json.dumps(self.status.as_dict()))
+            part.replace(self._path)
 
     def close(self) -> None:
         """Remove the file: the run is over."""

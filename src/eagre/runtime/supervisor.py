@@ -40,6 +40,7 @@ FOR_GOOD = frozenset(
         "CHECKPOINT_BROKEN",
         "CHECKPOINT_OTHER_TOPIC",
         "CHECKPOINT_OTHER_CLUSTER",
+        "STATE_BROKEN",
         "LEDGER_BROKEN",
         "OUTPUT_EXPIRED",
         "KEY_NOT_ALIGNED",

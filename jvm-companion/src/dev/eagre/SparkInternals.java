@@ -4,6 +4,7 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
+import org.apache.spark.sql.execution.datasources.v2.LowLatencyClock;
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
@@ -18,6 +19,14 @@ import scala.runtime.AbstractFunction1;
  */
 public final class SparkInternals {
     private SparkInternals() {}
+
+    /**
+     * Lets epochs and timers of this JVM go by a clock that never goes back; Spark has the clock in a
+     * variable for its own tests.
+     */
+    public static void keepTime() {
+        if (!(LowLatencyClock.getClock() instanceof SteadyClock)) LowLatencyClock.setClock(new SteadyClock());
+    }
 
     /**
      * Lets the running epoch or micro-batch end and commit, and starts no other.

@@ -52,12 +52,14 @@ class System(ABC):
         title: As in the report.
         checkpoints: Which files under its state folder a finished checkpoint leaves, if any.
         forwards: Whether it only forwards, whatever the workload.
+        poison: After how many records it gets a bad one; 0 for never.
     """
 
     name: str
     title: str
     checkpoints: str | None = None
     forwards: bool = False
+    poison: int = 0
 
     def refusal(self, workload: str) -> str:
         """Why it cannot run a workload; empty if it can."""

@@ -95,6 +95,18 @@ class EagreExactlyOnce(Eagre):
         return "" if workload in known else f"exactly once is compared on {' and '.join(known)}"
 
 
+class EagrePoisoned(Eagre):
+    """The same with a bad record after every hundred: what dead letters cost the good rows."""
+
+    name = "eagre-poisoned"
+    title = "Eagre, 1 % bad records"
+    poison = 100
+
+    def refusal(self, workload: str) -> str:
+        """One workload is enough."""
+        return "" if workload == "stateless" else "bad records are measured on stateless"
+
+
 class _Plain(System):
     """Spark through PySpark, without Eagre."""
 

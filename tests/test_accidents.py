@@ -1,0 +1,146 @@
+"""Disk full, broken state, a clock that steps, retention that overtakes: told, and repaired."""
+
+import json
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+
+from eagre.broker import Topics
+from eagre.errors import PipelineFailed
+from eagre.runtime.watchdog import Watchdog
+from eagre.waiting import wait_until
+from test_run import produce, run, written  # noqa: F401  (run is a fixture)
+
+ONCE = """
+import eagre as eg
+from pyspark.sql import functions as F
+
+@eg.pipeline(
+    source=eg.Kafka("{name}-in", schema="card STRING, n BIGINT", partitioned_by="card"),
+    sink=eg.Kafka("{name}-out", key="card", delivery="exactly-once"),
+)
+def {name}(df):
+    return df.groupBy("card").agg(F.count("*").alias("count"))
+"""
+
+
+def rows(first, last):
+    return [{"card": f"c{n % 3}", "n": n} for n in range(first, last)]
+
+
+def counts(harness, topic):
+    found = harness.records(topic, {0: 0})
+    told = [json.loads(record.value()) for record in found]
+    return sorted((row["card"], row["count"]) for row in told)
+
+
+def expected(number):
+    return sorted((f"c{card}", n + 1) for card in range(3) for n in range(number // 3))
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 16 MB of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount, umount = shutil.which("mount"), shutil.which("umount")
+    options = ("-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder))
+    if not mount or subprocess.run([mount, *options], check=False).returncode:
+        pytest.skip("a small disk can be mounted by root alone")
+    yield folder
+    subprocess.run([umount, "--lazy", str(folder)], check=True)
+
+
+def fill(path):
+    with suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 16))
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(cli, run, small_disk, eagre_harness):  # noqa: F811
+    at = eagre_harness.brokers
+    app = cli.app(ONCE.format(name="full"))
+    place = ("--checkpoint", small_disk / "c", "--from", "earliest")
+    one = run(app, "--brokers", at, "--every", "5 seconds", *place)
+    one.wait_for("running in real-time")
+    produce(at, "full-in", rows(0, 30))
+    wait_until(lambda: written(at, "full-out") >= 30, 60, "nothing came out")
+    filler = small_disk / "filler"
+    fill(filler)
+    produce(at, "full-in", rows(30, 60))
+    one.wait_for("DISK_FULL", 60)
+    filler.unlink()
+    produce(at, "full-in", rows(60, 90))
+    wait_until(lambda: written(at, "full-out") >= 90, 90, "it did not go on")
+    assert one.end() == 0, one.said
+    assert counts(eagre_harness, "full-out") == expected(90)
+
+
+def test_broken_state_is_told_and_a_copy_repairs_it(cli, eagre_broker, eagre_harness):
+    at = eagre_broker.address
+    args = (cli.app(ONCE.format(name="broken")), "--brokers", at, "--mode", "available-now")
+    Topics(at).create("broken-in", 1)
+    produce(at, "broken-in", rows(0, 30))
+    cli.ok("run", *args)
+    cli.ok("checkpoint", "copy", "broken", "saved")
+    folder = cli.folder / ".eagre" / "checkpoints" / "broken"
+    state = (folder / "state").rglob("*")
+    files = [path for path in state if path.suffix in (".zip", ".changelog")]
+    assert files
+    for path in files:
+        path.write_bytes(path.read_bytes()[:-7])
+    produce(at, "broken-in", rows(30, 60))
+    refused = cli("run", *args)
+    assert refused.returncode == 1
+    assert "STATE_BROKEN" in refused.stderr, refused.stderr
+    assert "restore the folder from a copy" in refused.stderr
+    shutil.rmtree(folder)
+    cli.ok("checkpoint", "copy", "saved", folder)
+    cli.ok("run", *args)
+    assert counts(eagre_harness, "broken-out") == expected(60)
+
+
+LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+
+
+@pytest.mark.skipif(not LIBRARY, reason="needs the system package faketime")
+@pytest.mark.parametrize("step", ["-1h", "+1h"])
+def test_a_clock_that_steps_does_no_harm(cli, run, tmp_path, eagre_harness, step):  # noqa: F811
+    at, name = eagre_harness.brokers, f"stepped{'back' if step[0] == '-' else 'on'}"
+    clock = tmp_path / "clock"
+    clock.write_text("+0\n")
+    cli.env |= {
+        "LD_PRELOAD": str(LIBRARY),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_NO_CACHE": "1",
+    }
+    one = run(cli.app(ONCE.format(name=name)), "--brokers", at, "--every", "5 seconds")
+    one.wait_for("running in real-time")
+    for part in range(3):
+        produce(at, f"{name}-in", rows(part * 30, part * 30 + 30))
+        time.sleep(4)
+        clock.write_text(f"{step if part == 0 else '+0'}\n")
+    wait_until(lambda: written(at, f"{name}-out") >= 90, 60, "it did not go on")
+    assert one.end() == 0, one.said
+    assert counts(eagre_harness, f"{name}-out") == expected(90)
+
+
+def test_retention_that_overtakes_is_told(eagre_broker):
+    topics = Topics(eagre_broker.address)
+    topics.create("overtaken", 1)
+    producer = Producer({"bootstrap.servers": eagre_broker.address})
+    for _ in range(100):
+        producer.produce("overtaken", "{}", partition=0)
+    producer.flush()
+    [deleted] = topics.admin.delete_records([TopicPartition("overtaken", 0, 80)]).values()
+    deleted.result(10)
+    one = topics.describe(["overtaken"])["overtaken"]
+    dog = Watchdog(topics, {"overtaken": (one.id, 1)}, lambda *_, **__: None)
+    with pytest.raises(PipelineFailed, match=r"RETENTION_OVERTOOK.* 30 records are lost"):
+        dog.look(0, 50, {("overtaken", 0): 50})
