@@ -145,7 +145,9 @@ class _Scan:
         sink = outputs.sink
         delivered = gateway.scan_delivered(
             self.spark,
-            _reader(sink.connector_options(outputs.brokers), starts, ends),
+            gateway.Part(
+                sink.client_settings(outputs.brokers), json.dumps(starts), json.dumps(ends)
+            ),
             self.ledger.id,
             self.mark.incarnation if sink.fence == "in-band" else 0,
             self.position,
@@ -162,8 +164,10 @@ class _Scan:
             return ""
         self.say(f"looking at {counted(waiting, 'dead letter')}")
         source = outputs.inputs[0]
-        reader = _reader(source.connector_options(outputs.brokers), starts, ends)
-        return gateway.scan_letters(self.spark, reader, self.ledger.id, self.position)
+        part = gateway.Part(
+            source.client_settings(outputs.brokers), json.dumps(starts), json.dumps(ends)
+        )
+        return gateway.scan_letters(self.spark, part, self.ledger.id, self.position)
 
     def _part(self, topics: Topics, ends: Offsets) -> tuple[Offsets, int]:
         """Say where to begin, and how many records there are from there on."""
@@ -186,16 +190,6 @@ class _Scan:
             hint="keep the output longer than a downtime. To go on and repeat once what came since "
             f"the last commit, remove {self.ledger.path}.",
         )
-
-
-def _reader(options: dict[str, str], starts: Offsets, ends: Offsets) -> dict[str, str]:
-    """Give the options of Spark's Kafka source for a part of some topics."""
-    return {
-        **{k: v for k, v in options.items() if k.startswith("kafka.")},
-        "subscribe": ",".join(ends),
-        "startingOffsets": json.dumps(starts),
-        "endingOffsets": json.dumps(ends),
-    }
 
 
 def write_fences(outputs: Topics, ends: Offsets, ledger: Ledger) -> None:

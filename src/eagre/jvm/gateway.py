@@ -130,23 +130,34 @@ def nothing_delivered(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j obje
     return _delivery(spark).nothing(spark._jsparkSession)  # noqa: SLF001
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of some topics.
+
+    Attributes:
+        settings: The Kafka client's, to read it with.
+        starts: Where it begins, by topic and partition, as JSON.
+        ends: Where it ends.
+    """
+
+    settings: dict[str, str]
+    starts: str
+    ends: str
+
+
 def scan_delivered(
-    spark: SparkSession,
-    reader: dict[str, str],
-    pipeline: str,
-    fenced: int,
-    committed: str,
-    rule: str,
+    spark: SparkSession, part: Part, pipeline: str, fenced: int, committed: str, rule: str
 ) -> Any:  # noqa: ANN401  (a py4j object)
     """Collect the identities of the results in a part of the output."""
     session = spark._jsparkSession  # noqa: SLF001
-    return _delivery(spark).scan(session, reader, pipeline, fenced, committed, rule)
+    where = (part.settings, part.starts, part.ends)
+    return _delivery(spark).scan(session, *where, pipeline, fenced, committed, rule)
 
 
-def scan_letters(spark: SparkSession, reader: dict[str, str], pipeline: str, committed: str) -> str:
+def scan_letters(spark: SparkSession, part: Part, pipeline: str, committed: str) -> str:
     """Collect the dead letters in a part of their topics, as text for ``Memory.java``."""
-    session = spark._jsparkSession  # noqa: SLF001
-    return str(_delivery(spark).letters(session, reader, pipeline, committed))
+    where = (part.settings, part.starts, part.ends)
+    return str(_delivery(spark).letters(*where, pipeline, committed))
 
 
 def delivered_size(spark: SparkSession, delivered: Any) -> int:  # noqa: ANN401  (a py4j object)

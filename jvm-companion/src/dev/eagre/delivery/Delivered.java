@@ -50,19 +50,6 @@ public final class Delivered implements Externalizable {
         return fresh;
     }
 
-    Delivered merge(Delivered other) {
-        other.positions.forEach((topic, partitions) -> partitions.forEach((partition, ordinals) -> {
-            List<Roaring64Bitmap> mine = positions
-                    .computeIfAbsent(topic, t -> new HashMap<>())
-                    .computeIfAbsent(partition, p -> new ArrayList<>());
-            for (int i = 0; i < ordinals.size(); i++) {
-                if (i < mine.size()) mine.get(i).or(ordinals.get(i));
-                else mine.add(ordinals.get(i));
-            }
-        }));
-        return this;
-    }
-
     /** As text, for a plan's JSON. */
     String toText() {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();

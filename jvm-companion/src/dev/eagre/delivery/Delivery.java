@@ -47,45 +47,30 @@ public final class Delivery {
     }
 
     /**
-     * Collects the identities in the output.
+     * Collects the identities in a part of the output; see {@link Scan}.
      *
-     * @param reader options of Spark's Kafka source, from where to where included
-     * @param pipeline the id that a header must name to count
-     * @param incarnation the one whose fence stands last before the first record that is read; 0
-     *     where no fences are written
-     * @param committed the source offsets from which rows are read again, as JSON
+     * @param settings of a Kafka client
      * @param rule {@code set}, or {@code maximum} as a control that must be found at fault
      */
     public static Broadcast<Delivered> scan(
             SparkSession spark,
-            Map<String, String> reader,
+            Map<String, Object> settings,
+            String starts,
+            String ends,
             String pipeline,
             int incarnation,
             String committed,
-            String rule) {
-        Delivered all = collected(spark, reader, new Scan(Scan.IDENTITY, pipeline, incarnation, committed));
+            String rule)
+            throws Exception {
+        Delivered all = new Scan(Scan.IDENTITY, pipeline, incarnation, committed).read(settings, starts, ends);
         return broadcast(spark, rule.equals("maximum") ? all.upToTheHighest() : all);
     }
 
-    /** Collects the dead letters in a part of their topics, as text; the arguments are those of a scan. */
+    /** Collects the dead letters in a part of their topics, as text. */
     public static String letters(
-            SparkSession spark, Map<String, String> reader, String pipeline, String committed) {
-        return collected(spark, reader, new Scan(Scan.LETTER, pipeline, 0, committed)).toText();
-    }
-
-    private static Delivered collected(SparkSession spark, Map<String, String> reader, Scan scan) {
-        List<Delivered> parts = spark.read()
-                .format("kafka")
-                .options(reader)
-                .option("includeHeaders", "true")
-                .load()
-                .select("headers")
-                .javaRDD()
-                .mapPartitions(scan)
-                .collect();
-        Delivered all = new Delivered();
-        parts.forEach(all::merge);
-        return all;
+            Map<String, Object> settings, String starts, String ends, String pipeline, String committed)
+            throws Exception {
+        return new Scan(Scan.LETTER, pipeline, 0, committed).read(settings, starts, ends).toText();
     }
 
     /** How many identities were found. */

@@ -1,81 +1,125 @@
 package dev.eagre.delivery;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import dev.eagre.kafka.Clients;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.HashMap;
-import java.util.Iterator;
-import java.util.List;
 import java.util.Map;
-import org.apache.spark.api.java.function.FlatMapFunction;
-import org.apache.spark.sql.Row;
 
-/** Reads the headers of an output partition, in their order, into the set of what was delivered. */
-final class Scan implements FlatMapFunction<Iterator<Row>, Delivered> {
+/** Reads the headers of a part of the output, in their order, into the set of what was delivered. */
+final class Scan {
     static final String IDENTITY = "eagre";
     static final String LETTER = "eagre-letter";
     static final String FENCE = "eagre-fence";
+    private static final long PATIENCE_MS = 30_000;
+    private static final ObjectMapper JSON = new ObjectMapper();
 
     private final String header;
     private final String pipeline;
     private final int incarnation;
-    private final Map<String, Map<Integer, Long>> committed = new HashMap<>();
+    private final Map<String, Map<String, Long>> committed;
+    private final Map<Object, Integer> fences = new HashMap<>();
+    private final Delivered found = new Delivered();
 
-    /** @param header {@link #IDENTITY}, or {@link #LETTER} */
+    /**
+     * @param header {@link #IDENTITY}, or {@link #LETTER}
+     * @param pipeline the id that a header must name to count
+     * @param incarnation the one whose fence stands last before the first record that is read; 0
+     *     where no fences are written
+     * @param committed the source offsets from which rows are read again, as JSON
+     */
     Scan(String header, String pipeline, int incarnation, String committed) {
         this.header = header;
         this.pipeline = pipeline;
         this.incarnation = incarnation;
+        this.committed = offsets(committed);
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Map<String, Map<String, Long>> offsets(String json) {
         try {
-            JsonNode topics = new ObjectMapper().readTree(committed);
-            topics.properties().forEach(topic -> {
-                Map<Integer, Long> offsets = new HashMap<>();
-                topic.getValue().properties().forEach(
-                        one -> offsets.put(Integer.valueOf(one.getKey()), one.getValue().asLong()));
-                this.committed.put(topic.getKey(), offsets);
-            });
+            Map<String, Map<String, Number>> all = JSON.readValue(json, Map.class);
+            Map<String, Map<String, Long>> longs = new HashMap<>();
+            all.forEach((topic, partitions) -> partitions.forEach((partition, offset) -> longs
+                    .computeIfAbsent(topic, name -> new HashMap<>())
+                    .put(partition, offset.longValue())));
+            return longs;
         } catch (JsonProcessingException error) {
-            throw new IllegalArgumentException("the committed offsets are no JSON: " + committed, error);
+            throw new IllegalArgumentException("these are no offsets: " + json, error);
         }
     }
 
-    @Override
-    public Iterator<Delivered> call(Iterator<Row> records) {
-        Delivered found = new Delivered();
-        int fenced = incarnation;
-        while (records.hasNext()) {
-            List<Row> headers = records.next().getList(0);
-            if (headers == null) continue;
-            for (Row one : headers) {
-                byte[] value = one.isNullAt(1) ? new byte[0] : (byte[]) one.get(1);
-                if (one.getString(0).equals(FENCE)) {
-                    String[] words = words(value);
-                    if (words.length < 2 || !words[0].equals(pipeline)) continue;
-                    fenced = Math.max(fenced, Integer.parseInt(words[1]));
-                } else if (one.getString(0).equals(header)) {
-                    note(words(value), fenced, found);
+    /** Reads from where to where, each by topic and partition as JSON. */
+    Delivered read(Map<String, Object> settings, String starts, String ends) throws Exception {
+        Map<Object, Long> left = new HashMap<>();
+        Map<String, Map<String, Long>> from = offsets(starts);
+        try (AutoCloseable consumer = (AutoCloseable) Clients.consumer(settings)) {
+            offsets(ends).forEach((topic, partitions) -> partitions.forEach((partition, end) -> {
+                if (from.get(topic).get(partition) >= end) return;
+                left.put(Clients.make(Clients.COMMON + "TopicPartition", topic, Integer.valueOf(partition)), end);
+            }));
+            Clients.call(consumer, "assign", left.keySet());
+            left.keySet().forEach(partition -> Clients.call(consumer, "seek", partition, start(from, partition)));
+            long deadline = System.currentTimeMillis() + PATIENCE_MS;
+            while (!left.isEmpty()) {
+                if (poll(consumer, left)) deadline = System.currentTimeMillis() + PATIENCE_MS;
+                if (System.currentTimeMillis() > deadline) {
+                    throw new IllegalStateException("the output cannot be read: nothing came within "
+                            + PATIENCE_MS / 1000 + " s from " + left.keySet());
                 }
             }
         }
-        return List.of(found).iterator();
+        return found;
     }
 
-    /** Adds an identity, unless another pipeline wrote it, or a process after its fence. */
-    private void note(String[] words, int fenced, Delivered found) {
-        if (words.length < 3 || !words[0].equals(pipeline)) return;
-        if (Integer.parseInt(words[1]) < fenced) return;
-        String[] position = words[2].split("/");
-        int partition = Integer.parseInt(position[1]);
-        long offset = Long.parseLong(position[2]);
-        Long from = committed.getOrDefault(position[0], Map.of()).get(partition);
-        if (from == null || offset >= from) {
-            String topic = header.equals(LETTER) ? words[3] + " " + position[0] : position[0];
-            found.add(topic, partition, offset, Integer.parseInt(position[3]));
+    private static long start(Map<String, Map<String, Long>> from, Object partition) {
+        return from.get((String) Clients.call(partition, "topic"))
+                .get(String.valueOf(Clients.call(partition, "partition")));
+    }
+
+    /** Takes what has come, and forgets the partitions that are read; tells whether anything came. */
+    private boolean poll(Object consumer, Map<Object, Long> left) {
+        Object records = Clients.call(consumer, "poll", Duration.ofMillis(200));
+        for (Object partition : (Iterable<?>) Clients.call(records, "partitions")) {
+            for (Object record : (Iterable<?>) Clients.call(records, "records", partition)) {
+                Long end = left.get(partition);
+                if (end != null && (Long) Clients.call(record, "offset") < end) take(partition, record);
+            }
+        }
+        left.entrySet().removeIf(one -> (Long) Clients.call(consumer, "position", one.getKey()) >= one.getValue());
+        return !(Boolean) Clients.call(records, "isEmpty");
+    }
+
+    private void take(Object partition, Object record) {
+        for (Object one : (Iterable<?>) Clients.call(record, "headers")) {
+            String name = (String) Clients.call(one, "key");
+            if (name.equals(FENCE)) {
+                String[] words = words(one);
+                if (words.length < 2 || !words[0].equals(pipeline)) continue;
+                fences.merge(partition, Integer.parseInt(words[1]), Math::max);
+            } else if (name.equals(header)) {
+                note(words(one), Math.max(incarnation, fences.getOrDefault(partition, 0)));
+            }
         }
     }
 
-    private static String[] words(byte[] header) {
-        return new String(header, StandardCharsets.UTF_8).split(" ");
+    /** Adds an identity, unless another pipeline wrote it, or a process after its fence. */
+    private void note(String[] words, int fenced) {
+        if (words.length < 3 || !words[0].equals(pipeline)) return;
+        if (Integer.parseInt(words[1]) < fenced) return;
+        String[] position = words[2].split("/");
+        long offset = Long.parseLong(position[2]);
+        Long from = committed.getOrDefault(position[0], Map.of()).get(position[1]);
+        if (from == null || offset >= from) {
+            String topic = header.equals(LETTER) ? words[3] + " " + position[0] : position[0];
+            found.add(topic, Integer.parseInt(position[1]), offset, Integer.parseInt(position[3]));
+        }
+    }
+
+    private static String[] words(Object header) {
+        byte[] value = (byte[]) Clients.call(header, "value");
+        return value == null ? new String[0] : new String(value, StandardCharsets.UTF_8).split(" ");
     }
 }

@@ -1,5 +1,6 @@
 package dev.eagre.letters;
 
+import dev.eagre.kafka.Clients;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.Serializable;
 import java.util.Map;

@@ -1,10 +1,10 @@
 package dev.eagre.letters;
 
+import dev.eagre.kafka.Clients;
 import dev.eagre.letters.Outbox.Order;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Map.Entry;
@@ -57,7 +57,7 @@ final class Originals {
     private void read(List<Order> orders) {
         orders.sort(Comparator.comparingLong(Originals::offset));
         Position first = orders.get(0).letter.position();
-        if (consumer == null) consumer = open();
+        if (consumer == null) consumer = Clients.consumer(settings);
         Object partition = Clients.make(Clients.COMMON + "TopicPartition", first.topic(), first.partition());
         Clients.call(consumer, "assign", Clients.one(partition));
         long position = Long.MIN_VALUE;
@@ -105,17 +105,6 @@ final class Originals {
 
     private static long offset(Order order) {
         return order.letter.position().offset();
-    }
-
-    private Object open() {
-        String bytes = Clients.COMMON + "serialization.ByteArrayDeserializer";
-        Map<String, Object> all = new LinkedHashMap<>(settings);
-        all.remove("group.id");
-        all.put("key.deserializer", bytes);
-        all.put("value.deserializer", bytes);
-        all.put("enable.auto.commit", "false");
-        all.put("auto.offset.reset", "earliest");
-        return Clients.make(Clients.CLIENTS + "consumer.KafkaConsumer", all);
     }
 
     void close() {

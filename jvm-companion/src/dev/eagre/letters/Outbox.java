@@ -1,5 +1,6 @@
 package dev.eagre.letters;
 
+import dev.eagre.kafka.Clients;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;

@@ -1,4 +1,4 @@
-package dev.eagre.letters;
+package dev.eagre.kafka;
 
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Executable;
@@ -6,6 +6,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -16,9 +17,9 @@ import java.util.concurrent.TimeUnit;
  * Kafka's clients by reflection: they come with Spark's connector, which the companion is not compiled
  * against.
  */
-final class Clients {
-    static final String CLIENTS = "org.apache.kafka.clients.";
-    static final String COMMON = "org.apache.kafka.common.";
+public final class Clients {
+    public static final String CLIENTS = "org.apache.kafka.clients.";
+    public static final String COMMON = "org.apache.kafka.common.";
     private static final long ANSWER_MS = 15_000;
 
     private static final Map<List<Object>, Executable> FOUND = new ConcurrentHashMap<>();
@@ -26,7 +27,7 @@ final class Clients {
     private Clients() {}
 
     /** Makes an object; what Kafka throws is thrown as it is. */
-    static Object make(String type, Object... given) {
+    public static Object make(String type, Object... given) {
         try {
             Class<?> made = load(type);
             return ((Constructor<?>) find(made, "<init>", made.getConstructors(), given)).newInstance(given);
@@ -35,7 +36,7 @@ final class Clients {
         }
     }
 
-    static Object call(Object target, String method, Object... given) {
+    public static Object call(Object target, String method, Object... given) {
         return invoke(target.getClass(), target, method, given);
     }
 
@@ -47,12 +48,25 @@ final class Clients {
         }
     }
 
+    /** A consumer of bytes that belongs to no group. */
+    public static Object consumer(Map<String, Object> settings) {
+        String bytes = COMMON + "serialization.ByteArrayDeserializer";
+        Map<String, Object> all = new LinkedHashMap<>(settings);
+        all.remove("group.id");
+        all.put("key.deserializer", bytes);
+        all.put("value.deserializer", bytes);
+        all.put("enable.auto.commit", "false");
+        all.put("auto.offset.reset", "earliest");
+        all.put("max.poll.records", "5000");
+        return make(CLIENTS + "consumer.KafkaConsumer", all);
+    }
+
     static Object admin(Map<String, Object> settings) throws ClassNotFoundException {
         return invoke(load(CLIENTS + "admin.Admin"), null, "create", settings);
     }
 
     /** The largest batch of records that a topic takes; 0 if the cluster does not tell. */
-    static int largestMessage(Map<String, Object> settings, String topic) {
+    public static int largestMessage(Map<String, Object> settings, String topic) {
         try (AutoCloseable admin = (AutoCloseable) admin(settings)) {
             Object kind = load(COMMON + "config.ConfigResource$Type").getField("TOPIC").get(null);
             Object resource = make(COMMON + "config.ConfigResource", kind, topic);
@@ -66,7 +80,7 @@ final class Clients {
     }
 
     /** Creates a topic unless it is there; a cluster that creates topics by itself may refuse. */
-    static boolean create(Map<String, Object> settings, String topic, Map<String, String> configuration) {
+    public static boolean create(Map<String, Object> settings, String topic, Map<String, String> configuration) {
         try (AutoCloseable admin = (AutoCloseable) admin(settings)) {
             Object none = java.util.Optional.empty();
             Object fresh = make(CLIENTS + "admin.NewTopic", topic, none, none);
@@ -83,7 +97,7 @@ final class Clients {
     }
 
     /** Whether an error is, or comes from, one of Kafka's. */
-    static boolean is(Throwable error, String name) {
+    public static boolean is(Throwable error, String name) {
         for (Throwable one = error; one != null; one = one.getCause()) {
             if (one.getClass().getSimpleName().equals(name)) return true;
         }
@@ -128,7 +142,7 @@ final class Clients {
     }
 
     /** A collection of one, as Kafka's clients take partitions. */
-    static Collection<Object> one(Object item) {
+    public static Collection<Object> one(Object item) {
         return List.of(item);
     }
 }
