@@ -5,13 +5,13 @@ import shutil
 import subprocess
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from eagre.broker import Topics
 from eagre.errors import PipelineFailed
+from eagre.jvm import gateway
 from eagre.runtime.watchdog import Watchdog
 from eagre.waiting import wait_until
 from test_run import produce, run, written  # noqa: F401  (run is a fixture)
@@ -102,33 +102,24 @@ def test_broken_state_is_told_and_a_copy_repairs_it(cli, eagre_broker, eagre_har
     shutil.rmtree(folder)
     cli.ok("checkpoint", "copy", "saved", folder)
     cli.ok("run", *args)
-    assert counts(eagre_harness, "broken-out") == expected(60)
+    assert counts(eagre_harness, "broken-out") == [(f"c{n}", c) for n in range(3) for c in (10, 20)]
 
 
-LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-
-
-@pytest.mark.skipif(not LIBRARY, reason="needs the system package faketime")
-@pytest.mark.parametrize("step", ["-1h", "+1h"])
-def test_a_clock_that_steps_does_no_harm(cli, run, tmp_path, eagre_harness, step):  # noqa: F811
-    at, name = eagre_harness.brokers, f"stepped{'back' if step[0] == '-' else 'on'}"
-    clock = tmp_path / "clock"
-    clock.write_text("+0\n")
-    cli.env |= {
-        "LD_PRELOAD": str(LIBRARY),
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "FAKETIME_NO_CACHE": "1",
-    }
-    one = run(cli.app(ONCE.format(name=name)), "--brokers", at, "--every", "5 seconds")
-    one.wait_for("running in real-time")
-    for part in range(3):
-        produce(at, f"{name}-in", rows(part * 30, part * 30 + 30))
-        time.sleep(4)
-        clock.write_text(f"{step if part == 0 else '+0'}\n")
-    wait_until(lambda: written(at, f"{name}-out") >= 90, 60, "it did not go on")
-    assert one.end() == 0, one.said
-    assert counts(eagre_harness, f"{name}-out") == expected(90)
+def test_a_clock_that_steps_back_lengthens_no_epoch(eagre_spark):
+    """Spark's epochs in real time end by this clock; the machine's is played by one of Spark's."""
+    jvm = eagre_spark._jvm  # noqa: SLF001
+    machine = jvm.org.apache.spark.util.ManualClock(10_000_000)
+    steady = jvm.dev.eagre.SteadyClock(machine)
+    machine.setTime(10_000_000 - 3_600_000)
+    time.sleep(0.05)
+    assert 10_000_050 <= steady.getTimeMillis() < 10_060_000
+    machine.setTime(10_000_000 + 3_600_000)
+    assert steady.getTimeMillis() == 13_600_000
+    machine.setTime(0)
+    assert 13_600_000 <= steady.getTimeMillis() < 13_660_000
+    gateway.companion(eagre_spark, "SparkInternals")
+    used = jvm.org.apache.spark.sql.execution.datasources.v2.LowLatencyClock.getClock()
+    assert used.getClass().getName() == "dev.eagre.SteadyClock"
 
 
 def test_retention_that_overtakes_is_told(eagre_broker):

@@ -11,6 +11,7 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
 import org.apache.spark.sql.execution.streaming.runtime.TERMINATED$;
 import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.util.SystemClock;
 import scala.runtime.AbstractFunction1;
 
 /**
@@ -25,7 +26,8 @@ public final class SparkInternals {
      * variable for its own tests.
      */
     public static void keepTime() {
-        if (!(LowLatencyClock.getClock() instanceof SteadyClock)) LowLatencyClock.setClock(new SteadyClock());
+        if (LowLatencyClock.getClock() instanceof SteadyClock) return;
+        LowLatencyClock.setClock(new SteadyClock(new SystemClock()));
     }
 
     /**
