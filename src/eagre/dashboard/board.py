@@ -35,6 +35,7 @@ class Dashboard:
         host: The address it listens on: loopback, unless it must be seen from outside.
         shown: Gives the runs to show.
         payloads: Whether the content of records may be shown.
+        every: The length of a second, for tests in a hurry.
 
     Raises:
         SettingsError: The port is taken, or the token of the environment is too short.
@@ -47,8 +48,9 @@ class Dashboard:
         *,
         shown: Callable[[], list[RunStatus]] = runs.running,
         payloads: bool = True,
+        every: float = 1.0,
     ) -> None:
-        self._recorder = Recorder(shown, payloads=payloads)
+        self._recorder = Recorder(shown, payloads=payloads, every=every)
         self._token = _token()
         try:
             self._server = Server(host, port, self._token, self._recorder)
@@ -59,7 +61,7 @@ class Dashboard:
                 hint="name another port with --dashboard-port, or 0 for a free one.",
             ) from None
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="eagre-http", daemon=True
+            target=self._server.serve_forever, args=(0.1,), name="eagre-http", daemon=True
         )
 
     @property

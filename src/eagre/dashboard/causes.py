@@ -67,7 +67,7 @@ def causes(seconds: Sequence[Second], around: Around) -> list[dict[str, Any]]:
         seconds: As the page shows them, the oldest first.
         around: What else is known.
     """
-    measured = [one for one in seconds[-WINDOW:] if one.get("records")]
+    measured = [one for one in _with_pauses(seconds[-WINDOW:]) if one.get("records")]
     if not measured:
         return []
     usual = median(one["p50_ms"] for one in measured)
@@ -90,6 +90,15 @@ def causes(seconds: Sequence[Second], around: Around) -> list[dict[str, Any]]:
         if second["max_ms"] >= one["worst_ms"]:
             one |= {"worst_ms": second["max_ms"], "evidence": evidence, "at": second["t"]}
     return sorted(found.values(), key=lambda one: (-one["seconds"], -one["worst_ms"]))
+
+
+def _with_pauses(seconds: Sequence[Second]) -> list[Second]:
+    """Let each second have the pause that is told a second late, too."""
+    late = [*seconds[1:], {}]
+    return [
+        {**one, "pause_ms": max(one.get("pause_ms") or 0, after.get("pause_ms") or 0)}
+        for one, after in zip(seconds, late, strict=True)
+    ]
 
 
 def _first(second: Second, around: Around) -> tuple[Cause, str]:

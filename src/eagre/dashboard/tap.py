@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -57,6 +56,8 @@ class Tap:
             TopicPartition(name, p, OFFSET_END) for name, n in topics.items() for p in range(n)
         ]
         self._consumer.assign(self._ends)
+        self._last: dict[tuple[str, int], int] = {}
+        self._leapt: set[tuple[str, int]] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._read, name="eagre-tap", daemon=True)
         self._thread.start()
@@ -88,35 +89,27 @@ class Tap:
         good = [record for record in records if not record.error()]
         read = [origin(record) for record in good if not _is_fence(record)]
         own = [one for one in read if one and one.at.startswith(self._sources)]
-        self._meter.take(own, received, unmeasured=sum(one is None for one in read))
+        missing = sum(one is None for one in read)
+        self._meter.take(own, received, unmeasured=missing, skipped=self._skipped(good))
         return len(good)
+
+    def _skipped(self, records: list[Any]) -> int:
+        """Count what was passed over before the first record of each partition after a leap."""
+        count = 0
+        for record in records:
+            at = (record.topic(), record.partition())
+            if at in self._leapt:
+                self._leapt.discard(at)
+                count += max(0, record.offset() - self._last[at] - 1)
+            self._last[at] = record.offset()
+        return count
 
     def _pass_over(self, seconds: float) -> None:
         """Leave out what comes for a while, and go on with the newest."""
-        before = self._positions()
-        self._consumer.pause(self._ends)
+        self._consumer.unassign()
         self._over.wait(seconds)
+        self._leapt |= set(self._last)
         self._consumer.assign(self._ends)
-        first = None
-        while first is None and not self._over.is_set():
-            first = self._consumer.poll(POLL_SECONDS)
-        if first is not None and not first.error():
-            self._meter.take([], 0, skipped=_between(before, self._positions()))
-
-    def _positions(self) -> dict[tuple[str, int], int]:
-        positions: dict[tuple[str, int], int] = {}
-        with contextlib.suppress(Exception):
-            for one in self._consumer.position(self._ends):
-                positions[one.topic, one.partition] = one.offset
-        return positions
-
-
-def _between(before: Mapping[tuple[str, int], int], after: Mapping[tuple[str, int], int]) -> int:
-    return sum(
-        max(0, after[at] - 1 - offset)
-        for at, offset in before.items()
-        if offset >= 0 and after.get(at, -1) >= 0
-    )
 
 
 def origin(record: Any) -> Result | None:  # noqa: ANN401  (librdkafka's record has no types)

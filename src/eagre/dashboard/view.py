@@ -129,19 +129,25 @@ class View:
             if not self._uncounted:
                 return
             self._uncounted = False
-        told = {"t": round(now, 3), **self.meter.second(), **self._flow(now)}
+        told = {"t": round(now, 3), **self.meter.second(), **self._flow()}
         if "until_sent_ms" in told and told.get("wait_ms") is not None:
             told["pipeline_ms"] = round(max(0.0, told["until_sent_ms"] - told["wait_ms"]), 3)
         self.seconds.append(told)
 
-    def _flow(self, now: float) -> Told:
-        """Rates, lag, pauses and waits since the second before."""
-        status, passed = self.status, max(0.001, now - self._at)
-        told: Told = {"lag": status.lag, "lags": status.vitals.get("lag", {})}
-        if status.written is not None and self._written is not None:
+    def _flow(self) -> Told:
+        """Rates, lag, pauses and waits since the status before; nothing where there is no new one.
+
+        The status comes about once a second, and says when it was taken.
+        """
+        status, at = self.status, float(self.status.vitals.get("at", 0))
+        passed = at - self._at
+        if passed <= 0:
+            return {}
+        told: Told = {"lag": status.lag, "lags": status.vitals["lag"]}
+        if status.written is not None and self._written is not None and self._at:
             told["out"] = round(max(0, status.written - self._written) / passed, 1)
         told |= self._pauses() | self._waited(passed)
-        self._written, self._at, self._vitals = status.written, now, status.vitals
+        self._written, self._at, self._vitals = status.written, at, status.vitals
         return told
 
     def _pauses(self) -> Told:

@@ -303,9 +303,8 @@ class Run:
             epochs = progress.batchId + 1 if progress else 0
             written = self._written(epochs - 1)
             self._report(query, progress)
-            self.parent.tell(
-                "status", lag=lag, written=written, epochs=epochs, vitals=asdict(vitals)
-            )
+            told = {**asdict(vitals), "at": time.time()}
+            self.parent.tell("status", lag=lag, written=written, epochs=epochs, vitals=told)
             watchdog.look(written, vitals.consumed, behind_by, silent=self._silent)
             if catching_up and lag is not None and lag < LARGE_LAG:
                 catching_up = False

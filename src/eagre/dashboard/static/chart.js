@@ -87,7 +87,7 @@ export class Chart {
   scale(values, height, data) {
     const inner = height - PAD.top - PAD.bottom;
     if (!this.log) {
-      const ticks = linearTicks(Math.max(1, ...values));
+      const ticks = linearTicks(Math.max(10, ...values));
       const top = ticks[ticks.length - 1];
       this.ticks = ticks.map((v) => [v, true, count(v)]);
       return (v) => PAD.top + inner * (1 - v / top);

@@ -18,7 +18,7 @@ const table = (headings, rows) => h("div", { class: "scroll" }, h("table", {},
   h("thead", {}, h("tr", {}, headings.map(([text, css]) => h("th", { class: css || false }, text)))),
   h("tbody", {}, rows)));
 const bytes = (n) => (n >= 1 << 30 ? `${(n / (1 << 30)).toFixed(1)} GB` : n >= 1 << 20 ? `${(n / (1 << 20)).toFixed(1)} MB` : n >= 1024 ? `${(n / 1024).toFixed(0)} kB` : `${n} B`);
-const fill = (id, ...children) => document.getElementById(id).replaceChildren(...children);
+const fill = (id, ...children) => document.getElementById(id).replaceChildren(...children.filter((child) => child));
 
 const WORDS = { starting: "starting", running: "running", stalled: "stalled", draining: "draining", waiting: "waits to start again", ended: "ended", failed: "failed" };
 
@@ -49,7 +49,7 @@ export function tiles(view, seconds) {
     latencyTile("c-p50", "p50", "p50_ms", last, total), latencyTile("c-p95", "p95", "p95_ms", last, total),
     latencyTile("c-p99", "p99", "p99_ms", last, total), latencyTile("c-none", "p99.9", "p999_ms", last, total),
     latencyTile("c-max", "max", "max_ms", last, total),
-    tile("c-in", "in", count(flow.in), "/s", flow.in === undefined ? "records read" : "records read"),
+    tile("c-in", "in", count(flow.in), "/s", "records read"),
     tile("c-out", "out", count(flow.out), "/s", `${count(total.records + total.unmeasured + total.skipped)} seen here`),
     tile("c-none", "behind", count(lag), "", `${count(view.status.commits)} commits`));
 }
@@ -118,7 +118,7 @@ export function slo(view) {
   if (!s) return;
   const burns = [...Object.entries(s.windows), ["all", s.burn]];
   box.replaceChildren(head(`SLO: ${s.text}`, s.records ? `p${s.percentile} is ${ms(s.actual_ms)}: ${s.kept ? "kept" : "broken"}` : "nothing measured"),
-    h("div", { class: "burns" }, burns.map(([name, rate]) => h("div", {}, h("b", { class: rate > 1 ? "over" : "under" }, `${rate}×`), h("span", {}, name)))),
+    h("div", { class: "burns" }, burns.map(([name, rate]) => h("div", {}, h("b", { class: rate > 1 ? "over" : "under" }, `${rate >= 10 ? rate.toFixed(0) : rate.toFixed(1)}×`), h("span", {}, name)))),
     h("p", { class: "foot" }, `Burn rate of the error budget: at 1× the ${(100 - s.percentile).toFixed(2).replace(/\.?0+$/, "")} % that may be slower are just used up. ${count(s.slow)} of ${count(s.records)} were slower than ${s.within_ms} ms.`));
 }
 
@@ -148,7 +148,7 @@ export function epochs(view) {
     h("td", { class: "n" }, ms(e.phases.addBatch)), h("td", { class: "n" }, ms(around(e))),
     h("td", { class: "keep" }, h("div", { class: "phases" }, names.map((n, i) => h("i", { class: `ph${i % 6}`, w: `${(100 * (e.phases[n] || 0)) / most}%`, title: `${n} ${e.phases[n] || 0} ms` }))))));
   fill("epochs", head(title, "rows flow in the run; around it they wait"), table([[real ? "epoch" : "batch"], ["ended"], ["rows", "n"], ["run", "n"], ["around", "n"], ["", "keep"]], rows),
-    h("p", { class: "foot legend" }, names.map((n, i) => h("span", {}, h("i", { class: `ph${i % 6}` }), n))));
+    h("p", { class: "foot legend phases-key" }, names.map((n, i) => h("span", {}, h("i", { class: `ph${i % 6}` }), n))));
 }
 
 export function state(view) {
