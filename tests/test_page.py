@@ -8,6 +8,7 @@ import threading
 import time
 import tracemalloc
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -15,6 +16,7 @@ from confluent_kafka import Producer
 from eagre.broker import Topics
 from eagre.dashboard import Dashboard
 from eagre.dashboard.causes import Around, causes
+from eagre.dashboard.metrics import FAMILIES
 from eagre.dashboard.server import ASSETS, MOST_CONNECTIONS
 from eagre.dashboard.tap import MOST_PER_SECOND, Tap
 from eagre.errors import SettingsError
@@ -240,6 +242,12 @@ def test_a_short_token_is_refused(monkeypatch):
         Dashboard()
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])  # noqa: S104
+def test_every_address_at_once_is_refused(host):
+    with pytest.raises(SettingsError, match="PAGE_HOST"):
+        Dashboard(host=host)
+
+
 def test_a_port_in_use_is_named(page):
     with pytest.raises(SettingsError, match="PAGE_PORT"):
         Dashboard(port_of(page))
@@ -323,6 +331,21 @@ def test_metrics_are_what_prometheus_reads():
     assert buckets == sorted(buckets)
     assert 'le="+Inf"' in body
     assert f"eagre_state_keys{{{own}}} 7" in body
+
+
+def test_the_grafana_dashboard_asks_for_metrics_there_are():
+    text = (Path(__file__).parent.parent / "docs" / "grafana" / "eagre.json").read_text()
+    board = json.loads(text)
+    asked = [one["expr"] for panel in board["panels"] for one in panel["targets"]]
+    for expression in asked:
+        for name in re.findall(r"eagre_\w+", expression):
+            family = re.sub(r"_bucket$", "", name)
+            assert family in FAMILIES, expression
+    assert {re.sub(r"_bucket$", "", n) for n in re.findall(r"eagre_\w+", " ".join(asked))} >= {
+        "eagre_latency_seconds",
+        "eagre_slo_burn_rate",
+        "eagre_source_lag_records",
+    }
 
 
 def test_state_is_what_status_shows(page):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TOKEN = "EAGRE_DASHBOARD_TOKEN"  # noqa: S105  (the name of a variable)
 SHORTEST_TOKEN = 16
+EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  (these are refused)
 
 
 class Dashboard:
@@ -38,7 +39,8 @@ class Dashboard:
         every: The length of a second, for tests in a hurry.
 
     Raises:
-        SettingsError: The port is taken, or the token of the environment is too short.
+        SettingsError: The port is taken, the host is no single one, or the token of the environment
+            is too short.
     """
 
     def __init__(
@@ -50,6 +52,12 @@ class Dashboard:
         payloads: bool = True,
         every: float = 1.0,
     ) -> None:
+        if host in EVERYWHERE:
+            raise SettingsError(
+                "PAGE_HOST",
+                f"the page answers to one name only, and {host} is every address at once.",
+                hint="name the address or host name by which it is to be opened.",
+            )
         self._recorder = Recorder(shown, payloads=payloads, every=every)
         self._token = _token()
         try:

@@ -67,7 +67,7 @@ class Guard:
     @property
     def hosts(self) -> frozenset[str]:
         """The names under which the page may be asked for: others are a rebinding attack."""
-        names = {self.host, "127.0.0.1", "localhost", "[::1]"} - {"0.0.0.0", "::"}  # noqa: S104
+        names = {self.host.lower(), "127.0.0.1", "localhost"}
         return frozenset(f"{name}:{self.port}" for name in names)
 
     def judge(self, method: str, target: str, headers: Mapping[str, str]) -> Refusal | None:

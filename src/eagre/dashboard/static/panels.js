@@ -51,7 +51,7 @@ export function tiles(view, seconds) {
     latencyTile("c-max", "max", "max_ms", last, total),
     tile("c-in", "in", count(flow.in), "/s", "records read"),
     tile("c-out", "out", count(flow.out), "/s", `${count(total.records + total.unmeasured + total.skipped)} seen here`),
-    tile("c-none", "behind", count(lag), "", `${count(view.status.commits)} commits`));
+    tile("c-none", "behind", count(lag), "", `${count(view.status.commits)} commit${view.status.commits === 1 ? "" : "s"}`));
 }
 
 export function meter(view) {
@@ -167,7 +167,7 @@ export function settings(view) {
   const all = Object.entries(view.status.about.settings || {});
   const more = view.status.checkpoint ? [["checkpoint", view.status.checkpoint]] : [];
   const rows = [...all, ...more].map(([name, value]) => h("tr", {}, h("td", { class: "mono wrap" }, name), h("td", { class: "mono wrap" }, value)));
-  fill("settings", head("Settings in force"), all.length ? h("table", {}, h("tbody", {}, rows)) : quiet("Known when the pipeline runs."));
+  fill("settings", head("Settings in force"), all.length ? h("table", { class: "pairs" }, h("tbody", {}, rows)) : quiet("Known when the pipeline runs."));
 }
 
 export function notes(view) {
