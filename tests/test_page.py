@@ -9,16 +9,19 @@ import time
 import tracemalloc
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Producer
 
 from eagre.broker import Topics
+from eagre.cli.dashboard import judge_slo
 from eagre.dashboard import Dashboard
 from eagre.dashboard.causes import Around, causes
 from eagre.dashboard.metrics import FAMILIES
 from eagre.dashboard.server import ASSETS, MOST_CONNECTIONS
 from eagre.dashboard.tap import MOST_PER_SECOND, Tap
+from eagre.dashboard.view import View
 from eagre.errors import SettingsError
 from eagre.latency import Meter, Result
 from eagre.runtime.runs import PipelineStatus, RunStatus
@@ -403,6 +406,30 @@ def test_an_slo_is_read(text):
 def test_a_malformed_slo_is_refused(text):
     with pytest.raises(SettingsError, match=r"SLO_MALFORMED|INTERVAL_MALFORMED"):
         Slo.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("slo", "slow", "code", "told"),
+    [
+        ("p99 < 100ms", 1, 0, "SLO p99 < 100ms kept: p99 was"),
+        ("p99 < 100ms", 3, 3, "SLO p99 < 100ms broken: p99 was"),
+        ("p99 < 100ms", None, 3, "nothing was measured"),
+        ("", 0, 3, "no pipeline has an SLO"),
+    ],
+)
+def test_the_exit_code_tells_whether_a_promise_was_kept(capsys, slo, slow, code, told):
+    view = View(run := run_of(about={}), run.pipelines["score"])
+    if slo:
+        view.slo = Slo.parse(slo)
+        view.meter = Meter(view.slo.within_ms)
+    if slow is not None:
+        quick = [Result(b"t/0", 1000, 1001)] * (200 - slow)
+        view.meter.take(quick, 1_005_000)
+        view.meter.take([Result(b"t/0", 1000, 1001)] * slow, 1_300_000)
+        view.meter.second()
+    view.gone()
+    assert judge_slo(SimpleNamespace(views=[view])) == code
+    assert told in capsys.readouterr().err
 
 
 def test_the_meter_counts_what_cannot_be_measured():

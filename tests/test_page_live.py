@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from eagre.broker import EmbeddedBroker
+from eagre.cli.dashboard import SLO_BROKEN
 from test_run import Run
 
 CHROMIUM = (
@@ -53,7 +54,7 @@ class Load:
         number = 0
         while not self._over.wait(1 / 200):
             number += 1
-            card = MARKUP if number % 50 == 0 else f"card-{number % 97}"
+            card = MARKUP if number % 8 == 0 else f"card-{number % 97}"
             value = json.dumps({"card": card, "amount": number % 1000})
             self._producer.produce(
                 "payments", "no payment" if number % 100 == 0 else value, key=card
@@ -142,7 +143,7 @@ CONTRAST = """(selector) => {
 
 def test_the_page_shows_the_stream_and_its_tail(cli, broker, browser, tmp_path):
     app = cli.app(APP)
-    run = Run(cli, app, "--brokers", broker.address, "--every", "8 seconds")
+    run = Run(cli, app, "--brokers", broker.address, "--every", "8 seconds", "--slo-check")
     load = None
     try:
         run.wait_for("the page: ")
@@ -168,7 +169,8 @@ def test_the_page_shows_the_stream_and_its_tail(cli, broker, browser, tmp_path):
             load.close()
         code = run.end(signal.SIGTERM)
         broker.stop()
-    assert code == 0, run.said
+    assert code == SLO_BROKEN, run.said
+    assert run.has("score: SLO p99 < 250ms broken")
 
 
 def _flows(looker):
