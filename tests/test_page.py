@@ -491,6 +491,29 @@ def test_a_quiet_stream_has_no_cause():
     assert causes(seconds, Around([30.0], "real-time", [])) == []
 
 
+def test_a_partition_that_nobody_reads_is_named_after_a_while(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("eagre.dashboard.view.time.monotonic", lambda: now[0])
+    run = run_of(about={**ABOUT, "sink": {"kind": "redis", "name": "redis", "topics": []}})
+    status = run.pipelines["score"]
+    view = View(run, status)
+    ends = {0: 5, 1: 5, 2: 0}
+    near = SimpleNamespace(watch=lambda _: None, ends=lambda _: ends)
+    clusters = SimpleNamespace(of=lambda _: near)
+
+    def look(read, seconds):
+        status.vitals = {**VITALS, "lag": read}
+        view.follow(run, status, clusters)
+        now[0] += seconds
+        view.follow(run, status, clusters)
+        return view.starved()
+
+    assert look({"page-in/0": 0}, 5) == []
+    assert look({"page-in/0": 0, "page-in/1": 0}, 60) == []
+    assert look({"page-in/0": 0}, 11) == ["page-in/1"]
+    assert look({}, 11) == []
+
+
 @pytest.fixture
 def tap(eagre_broker, request):
     topics = Topics(eagre_broker.address)

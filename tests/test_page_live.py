@@ -11,12 +11,14 @@ import signal
 import threading
 import time
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import Producer
 
 from eagre.broker import EmbeddedBroker
 from eagre.cli.dashboard import SLO_BROKEN
+from eagre.waiting import wait_until
 from test_run import Run
 
 CHROMIUM = (
@@ -159,6 +161,7 @@ def test_the_page_shows_the_stream_and_its_tail(cli, broker, browser, tmp_path):
         load = Load(broker.address)
         _flows(looker)
         _opens(looker)
+        _seen_from_outside(cli)
         _readable(looker, tmp_path)
         broker = _stalls(looker, broker, tmp_path)
         assert looker.window.title() != "pwned"
@@ -213,6 +216,26 @@ def _opens(looker):
     assert '"risk":' not in looker.text("#topics")
     looker.window.check("#payloads")
     looker.until(lambda: '"risk":' in looker.text("#topics"), 15, "the switch shows nothing again")
+
+
+def _seen_from_outside(cli):
+    """A page that is started later, by another process, measures the same pipeline."""
+    other = cli.start("dashboard")
+    try:
+        line = other.stderr.readline()
+        url, token = line.strip().split("the page: ")[1].split("?token=")
+        asked = Request(url + "api/state", headers={"Authorization": f"Bearer {token}"})  # noqa: S310
+
+        def measured():
+            with urlopen(asked, timeout=10) as answer:  # noqa: S310
+                views = json.load(answer)["pipelines"]
+            return [v["meter"]["total"]["records"] > 100 for v in views] == [True]
+
+        wait_until(measured, 30, "a page of its own sees nothing")
+    finally:
+        other.send_signal(signal.SIGTERM)
+        assert other.wait(20) == 0
+        other.communicate()
 
 
 def _readable(looker, tmp_path):

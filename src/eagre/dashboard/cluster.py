@@ -72,6 +72,11 @@ class Cluster:
         """How many partitions each topic has; a topic that was not seen yet is left out."""
         return {n: len(self._seen[n].partitions) for n in names if n in self._seen}
 
+    def ends(self, name: str) -> dict[int, int]:
+        """Where each partition of a topic ends, as last seen."""
+        seen = self._seen.get(name, Watched())
+        return {one["partition"]: one["end"] for one in seen.partitions}
+
     def told(self) -> list[Told]:
         """Describe the topics."""
         return [

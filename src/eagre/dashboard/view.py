@@ -22,6 +22,7 @@ SECONDS = 900
 """How many are kept: a quarter of an hour."""
 BURN_WINDOWS = {"1m": 60, "5m": 300, "15m": 900}
 OVER = ("ended", "failed")
+STARVED_SECONDS = 10.0
 
 Told = dict[str, Any]
 
@@ -50,6 +51,7 @@ class View:
         self._written: int | None = None
         self._at = 0.0
         self._waits: Told = {}
+        self._unread: dict[str, float] = {}
         self._marked: set[tuple[str, float]] = set()
 
     @property
@@ -83,6 +85,7 @@ class View:
             self.meter = Meter(self.slo.within_ms)
         if status.about and not self._tap and not self.over:
             self._open_tap(clusters)
+        self._look_for_starved(clusters)
         self._mark()
 
     def _open_tap(self, clusters: Clusters) -> None:
@@ -176,19 +179,25 @@ class View:
             told["wait_ms"] = round(waited / records, 3)
         return told
 
+    def _look_for_starved(self, clusters: Clusters) -> None:
+        """Note since when a partition with records has no reader, where its neighbours have one.
+
+        Consumers come and go with the epochs, so that only what lasts counts.
+        """
+        read = self.status.vitals.get("lag", {})
+        missing = set()
+        for one in self.status.about.get("sources", []) if read else ():
+            topic = one["topic"]
+            near = clusters.of(self.status.about["clusters"]["source"])
+            if near and any(place(at)[0] == topic for at in read):
+                missing |= {f"{topic}/{p}" for p, end in near.ends(topic).items() if end > 0}
+        now = time.monotonic()
+        self._unread = {at: self._unread.get(at, now) for at in sorted(missing - set(read))}
+
     def starved(self) -> list[str]:
         """Partitions that nobody reads, where others of their topic are read."""
-        read = self.status.vitals.get("lag", {})
-        if not read or self.status.phase != "running" or time.time() - self.status.since < 10:  # noqa: PLR2004
-            return []
-        topics = {place(at)[0] for at in read}
-        return [
-            f"{one['topic']}/{p}"
-            for one in self.status.about.get("sources", [])
-            if one["topic"] in topics
-            for p in range(one["partitions"])
-            if f"{one['topic']}/{p}" not in read
-        ]
+        now = time.monotonic()
+        return [at for at, since in self._unread.items() if now - since >= STARVED_SECONDS]
 
     def unmeasured(self) -> str:
         """Say what cannot be measured, and why; empty where all can."""
