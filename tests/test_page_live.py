@@ -239,6 +239,8 @@ def _seen_from_outside(cli):
 
 
 def _readable(looker, tmp_path):
+    if "EAGRE_SCREENSHOTS" in os.environ:
+        looker.window.wait_for_timeout(60_000)
     for theme in ("light", "dark"):
         if looker.window.evaluate("document.documentElement.dataset.theme") != theme:
             looker.window.click("#theme")

@@ -19,6 +19,8 @@ SLOW_MS = 10.0
 BEFORE_SECONDS = 0.3
 AFTER_SECONDS = 1.5
 """Around the end of an epoch: rows wait for the commit, and the next epoch's tasks warm up."""
+WARM_SECONDS = 10.0
+"""After a start: classes are loaded and code is compiled while the first rows wait."""
 PAUSE_SHARE = 0.3
 MOST_OF_IT = 0.5
 HOT_TIMES = 3.0
@@ -53,11 +55,13 @@ class Around:
         ends: When epochs ended, in seconds since 1970.
         mode: Real time or micro-batch.
         starved: Partitions that nobody reads.
+        starts: When the pipeline began to run, each time.
     """
 
     ends: Sequence[float]
     mode: str
     starved: Sequence[str]
+    starts: Sequence[float]
 
 
 def causes(seconds: Sequence[Second], around: Around) -> list[dict[str, Any]]:
@@ -106,6 +110,11 @@ def _first(second: Second, around: Around) -> tuple[Cause, str]:
         if evidence := cause.seen(second, around):
             return cause, evidence
     return ELSEWHERE, "no pause, boundary, partition or sink stands out in that second"
+
+
+def _started(second: Second, around: Around) -> str:
+    ago = [second["t"] - at for at in around.starts if 0 <= second["t"] - at <= WARM_SECONDS]
+    return f"it had started {min(ago):.0f} s before: first rows meet cold code" if ago else ""
 
 
 def _boundary(second: Second, around: Around) -> str:
@@ -166,6 +175,12 @@ CAUSES = (
         "starved partition",
         "too few task slots: `eagre size` has the sum.",
         _starved,
+    ),
+    Cause(
+        "start",
+        "just started",
+        "it passes; a warm-up before real traffic hides it.",
+        _started,
     ),
     Cause(
         "trigger",

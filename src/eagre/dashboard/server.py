@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from eagre.dashboard import metrics
 from eagre.dashboard.guard import HEADERS, Guard, Refusal
-from eagre.errors import EagreError
+from eagre.errors import BrokerError, EagreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
             self._route(path, {key: values[0] for key, values in query.items()})
         except EagreError as error:
             told = {"code": error.code, "problem": error.problem, "hint": error.hint}
-            self._send(404 if error.code == "TOPIC_NOT_SHOWN" else 502, _json(told), JSON)
+            self._send(404, _json(told), JSON)
 
     def _named(self) -> list[tuple[str, str]]:
         """The headers by their usual names; one that comes twice is no header."""
@@ -142,7 +142,11 @@ class Handler(BaseHTTPRequestHandler):
         payloads = recorder.payloads and query.get("payloads") != "0"
         cluster = recorder.clusters.find(topic)
         read = cluster.letters if query.get("letters") == "1" else cluster.newest
-        told = {"topic": topic, "payloads": payloads, "records": read(topic, payloads=payloads)}
+        told: dict[str, Any] = {"topic": topic, "payloads": payloads, "records": [], "problem": ""}
+        try:
+            told["records"] = read(topic, payloads=payloads)
+        except BrokerError as error:
+            told["problem"] = error.problem
         self._send(200, _json(told), JSON)
 
     def _events(self, _: dict[str, str]) -> None:

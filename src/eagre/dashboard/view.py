@@ -260,7 +260,9 @@ class View:
             "starved": self.starved(),
             "causes": causes(
                 list(self.seconds),
-                Around([e["ended"] for e in status.epochs], status.mode, self.starved()),
+                Around(
+                    [e["ended"] for e in status.epochs], status.mode, self.starved(), status.runs
+                ),
             ),
             "slo": self.burn(),
         }

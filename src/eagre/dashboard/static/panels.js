@@ -234,7 +234,7 @@ export class Topics {
     const answer = await fetch(`/api/records?${query}`).catch(() => null);
     if (!answer) return;
     const data = await answer.json();
-    if (!answer.ok) { node.body.replaceChildren(quiet(data.problem)); return; }
+    if (data.problem) { node.body.replaceChildren(quiet(data.problem)); return; }
     const headings = [["place"], ["time"], [this.letters ? "reason" : "key"], ["value"]];
     node.body.replaceChildren(data.records.length ? table(headings, recordRows(data, this.letters)) : quiet("It is empty."));
   }
