@@ -53,7 +53,7 @@ def test_with_a_delay_both_meters_agree(eagre_broker, tmp_path, delay_ms):
         tap.close()
     meter.second()
     own = meter.total()
-    assert told["records"] == told["expected"]
+    assert (told["lost"], told["wrong"]) == (0, 0)
     assert own["records"] >= told["records"]
     assert own["p50_ms"] >= delay_ms
     assert own["p50_ms"] == pytest.approx(told["p50_ms"], rel=0.10)
