@@ -172,6 +172,8 @@ def test_the_page_shows_the_stream_and_its_tail(cli, broker, browser, tmp_path):
             load.close()
         code = run.end(signal.SIGTERM)
         broker.stop()
+        for pipe in (run.process.stdin, run.process.stdout, run.process.stderr):
+            pipe.close()
     assert code == SLO_BROKEN, run.said
     assert run.has("score: SLO p99 < 250ms broken")
 
@@ -240,7 +242,7 @@ def _seen_from_outside(cli):
 
 def _readable(looker, tmp_path):
     if "EAGRE_SCREENSHOTS" in os.environ:
-        looker.window.wait_for_timeout(60_000)
+        looker.window.wait_for_timeout(45_000)
     for theme in ("light", "dark"):
         if looker.window.evaluate("document.documentElement.dataset.theme") != theme:
             looker.window.click("#theme")
