@@ -64,6 +64,13 @@ def test_the_page_about_python_runs(run_in_both_modes):
     assert [row["n"] for row in visits] == [1, 2]
 
 
+def test_the_page_about_the_page_promises():
+    scope = {}
+    for code in blocks("python", (ROOT / "docs" / "page.md").read_text()):
+        exec(code, scope)  # noqa: S102  (our own page)
+    assert (scope["score"].slo.percentile, scope["score"].slo.within_ms) == (99.0, 100)
+
+
 def test_the_page_about_databases_declares_pipelines(eagre_spark):
     scope = {}
     for code in blocks("python", (ROOT / "docs" / "databases.md").read_text()):

@@ -14,7 +14,7 @@ LAYERS = [
     {"config", "waiting", "reader"},
     {"jvm"},
     {"broker"},
-    {"profile"},
+    {"profile", "slo"},
     {"session"},
     {"letters"},
     {"sources"},

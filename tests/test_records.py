@@ -52,7 +52,9 @@ def test_key_and_headers_are_read_and_written(eagre_harness):
     assert eagre_harness.run(keyed, [row]) == [{"n": 1, "device": "d7"}]
     [record] = eagre_harness.records("keyed-out", begin)
     assert record.key() == b"d7"
-    assert record.headers() == [("trace", b"\x00\x01")]
+    trace, origin = record.headers()
+    assert trace == ("trace", b"\x00\x01")
+    assert (origin[0], origin[1].split()[0]) == ("eagre-origin", b"keyed-in/0/0")
 
 
 def test_string_and_bytes_values_pass_as_they_are(run_in_both_modes):

@@ -10,6 +10,7 @@ from eagre.errors import SettingsError, raised
 from eagre.jvm import gateway
 from eagre.letters import Surroundings, building
 from eagre.sinks import Database, writer
+from eagre.slo import Slo
 from eagre.sources import Kafka, Mode
 
 if TYPE_CHECKING:
@@ -41,12 +42,14 @@ class Pipeline:
         sources: What it reads.
         sink: What it writes.
         transform: The user's function: one DataFrame per source in, one out.
+        slo: What it promises about latency, if anything.
     """
 
     name: str
     sources: tuple[Kafka, ...]
     sink: Kafka | Database
     transform: Callable[..., DataFrame]
+    slo: Slo | None = None
 
     @property
     def needs_brokers(self) -> bool:
@@ -168,7 +171,11 @@ class Pipeline:
 
 
 def pipeline(
-    *, source: Kafka | Sequence[Kafka], sink: Kafka | Database, name: str | None = None
+    *,
+    source: Kafka | Sequence[Kafka],
+    sink: Kafka | Database,
+    name: str | None = None,
+    slo: str | None = None,
 ) -> Callable[[Callable[..., DataFrame]], Pipeline]:
     """Make a pipeline of a function that turns a DataFrame into another.
 
@@ -184,7 +191,10 @@ def pipeline(
         source: Where its rows come from.
         sink: Where its rows go.
         name: The function's name, if not given.
+        slo: A promise about latency, such as ``"p99 < 100ms"``: the page shows how fast its error
+            budget burns, and ``eagre run --slo-check`` fails where it is broken.
     """
+    promise = Slo.parse(slo) if slo else None
     sources = (source,) if isinstance(source, Kafka) else tuple(source)
     topics = all(isinstance(s, Kafka) for s in sources)
     if not sources or not topics or not isinstance(sink, Kafka | Database):
@@ -195,7 +205,7 @@ def pipeline(
         )
 
     def decorate(function: Callable[..., DataFrame]) -> Pipeline:
-        return Pipeline(name or function.__name__, sources, sink, function)
+        return Pipeline(name or function.__name__, sources, sink, function, promise)
 
     return decorate
 

@@ -275,7 +275,7 @@ class Kafka:
             "format": self.format,
             "quarantine": sorted(at for at in quarantine if at[0] in self.topics),
         }
-        origin = ["value", "key", "headers", "topic", "partition", "offset"]
+        origin = ["value", "key", "headers", "topic", "partition", "offset", "timestamp"]
         record = [self._parsed(), *map(F.col, origin)]
         accepted = gateway.accepted(records.sparkSession, json.dumps(rules), record)
         kept = ["key", "headers", "topic", "partition", "offset", "timestamp"]

@@ -12,6 +12,7 @@ from eagre.cli.bench import bench
 from eagre.cli.broker import broker
 from eagre.cli.check import advise, check, explain, size
 from eagre.cli.checkpoint import checkpoint
+from eagre.cli.dashboard import dashboard
 from eagre.cli.demo import demo
 from eagre.cli.dlq import dlq
 from eagre.cli.doctor import doctor
@@ -40,6 +41,7 @@ COMMANDS = (
     broker,
     check,
     checkpoint,
+    dashboard,
     demo,
     dlq,
     doctor,

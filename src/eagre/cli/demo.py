@@ -13,8 +13,10 @@ from eagre.bench.systems.spark import run_app
 from eagre.bench.trial import WARM_SECONDS, Trial, scratch_folder, starter, warm_broker
 from eagre.broker import EmbeddedBroker, Topics
 from eagre.cli.console import say, table, write_json
+from eagre.cli.dashboard import beside, page_options
 from eagre.cli.progress import Progress
 from eagre.config import cache_dir, interval_ms
+from eagre.runtime import runs
 from eagre.templates import DEFAULT, folder, use_cases
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eagre.bench.subject import Subject
+    from eagre.runtime.runs import RunStatus
 
 MICRO_BATCH_EVERY = "500 ms"
 REAL_TIME_EVERY = "5 minutes"
@@ -37,7 +40,7 @@ Figures = dict[str, Any]
 @click.option("--every", default=REAL_TIME_EVERY, show_default=True, help="The real-time epoch.")
 @click.option("--warmup", default=15.0, show_default=True, help="Seconds before the measurement.")
 @click.option("--json", "target", metavar="FILE", help="Write the result as JSON (- for stdout).")
-@click.option("--no-dashboard", is_flag=True, help="Without the page (there is none yet).")
+@page_options
 def demo(
     use_case: str,
     seconds: float,
@@ -46,13 +49,14 @@ def demo(
     warmup: float,
     target: str | None,
     no_dashboard: bool,
+    dashboard_port: int,
+    no_payloads: bool,
 ) -> None:
     """Run a use case in micro-batch, then in real time, and compare their latencies.
 
     An embedded broker, and generated events at a steady rate; latency counts from the moment a
     record was meant to be sent to the moment a consumer has the result.
     """
-    del no_dashboard
     interval_ms(every)
     if seconds <= 0 or rate <= 0:
         raise click.UsageError("--seconds and --rate must be above zero.")
@@ -66,6 +70,7 @@ def demo(
         scratch_folder(cache_dir() / "demo") as scratch,
         contextlib.closing(progress),
         EmbeddedBroker(say=say) as broker,
+        beside(not no_dashboard, dashboard_port, _own, payloads=not no_payloads),
     ):
         for topic in (trial.source, trial.results):
             Topics(broker.address).create(topic, 1)
@@ -80,6 +85,14 @@ def demo(
     click.echo(_text(result), err=target == "-")
     if target:
         write_json(target, result)
+
+
+def _own() -> list[RunStatus]:
+    """The runs that this process started."""
+    import psutil
+
+    below = {child.pid for child in psutil.Process().children(recursive=True)}
+    return [run for run in runs.running() if run.pid in below]
 
 
 def _pipeline(app: Path, mode: str, every: str, brokers: str, place: Path) -> Callable[[], Subject]:

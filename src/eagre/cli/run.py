@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import time
@@ -12,8 +13,10 @@ import click
 
 from eagre.broker import Client, EmbeddedBroker, Topics, registry
 from eagre.cli.console import say
+from eagre.cli.dashboard import SLO_BROKEN, beside, judge_slo, page_options
 from eagre.config import counted, project_dir
 from eagre.pipeline import MODES
+from eagre.runtime import runs
 from eagre.runtime.app import App
 from eagre.runtime.spec import RunSpec
 from eagre.runtime.supervisor import RESTARTS, Event, Supervisor
@@ -21,6 +24,7 @@ from eagre.runtime.supervisor import RESTARTS, Event, Supervisor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from eagre.runtime.runs import RunStatus
     from eagre.sources import Mode
 
 _PLAIN_EVERY_SECONDS = 10
@@ -62,6 +66,12 @@ _PLAIN_EVERY_SECONDS = 10
     show_default=True,
     help="Failures in a row, without a commit between them, before a pipeline is given up.",
 )
+@page_options
+@click.option(
+    "--slo-check",
+    is_flag=True,
+    help=f"At the end, exit with {SLO_BROKEN} where a pipeline's SLO was broken.",
+)
 def run(
     app: str,
     mode: Mode,
@@ -72,6 +82,10 @@ def run(
     start: str | None,
     no_check: bool,
     restarts: int,
+    no_dashboard: bool,
+    dashboard_port: int,
+    no_payloads: bool,
+    slo_check: bool,
 ) -> None:
     """Run the pipelines of a file, until Ctrl-C or SIGTERM drains them.
 
@@ -80,6 +94,8 @@ def run(
     A drain lets the running epoch end and commit, so that nothing is repeated at the next start;
     a second Ctrl-C ends at once.
     """
+    if slo_check and no_dashboard:
+        raise click.UsageError("--slo-check needs the page's meter: leave out --no-dashboard.")
     chosen = App.parse(app)
     chosen.check_readable()
     if brokers and not chosen.may_name_security():
@@ -98,9 +114,28 @@ def run(
     display = Display()
     cluster = ProjectBroker()
     early = not brokers and not chosen.may_name_brokers()
-    supervisor = Supervisor(spec, cluster.address, display.show, early=early, restarts=restarts)
-    with contextlib.closing(display), contextlib.closing(cluster), _draining(supervisor):
-        supervisor.run()
+    with (
+        contextlib.closing(display),
+        contextlib.closing(cluster),
+        beside(not no_dashboard, dashboard_port, _own, payloads=not no_payloads) as page,
+    ):
+        supervisor = Supervisor(
+            spec,
+            cluster.address,
+            display.show,
+            early=early,
+            restarts=restarts,
+            page=page.url if page else "",
+        )
+        with _draining(supervisor):
+            supervisor.run()
+        if slo_check and page:
+            click.get_current_context().exit(judge_slo(page))
+
+
+def _own() -> list[RunStatus]:
+    """The run of this process."""
+    return [run for run in runs.running() if run.pid == os.getpid()]
 
 
 class ProjectBroker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -256,21 +257,55 @@ def has_run(spark: SparkSession, query: StreamingQuery) -> bool:
     return bool(spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId)))
 
 
+def physical_plan(spark: SparkSession, query: StreamingQuery) -> list[dict[str, Any]]:
+    """Give the operators that run now, inputs before what they feed; empty before the first."""
+    return list(json.loads(companion(spark, "SparkInternals").plan(_java_query(query))))
+
+
 def goes_by_the_clock(df: DataFrame) -> bool:
     """Tell whether a query has timers or TTL by the wall clock."""
     internals = companion(df.sparkSession, "SparkInternals")
     return bool(internals.goesByTheClock(df._jdf))  # noqa: SLF001
 
 
-def consumer_lag(spark: SparkSession) -> dict[tuple[str, int], int]:
-    """Records not yet fetched, by topic and partition, as this JVM's consumers know it now."""
-    lags = companion(spark, "KafkaMetrics").lag()
-    return {(name.rsplit("/", 1)[0], int(name.rsplit("/", 1)[1])): lags[name] for name in lags}
+@dataclass(frozen=True)
+class Vitals:
+    """How a JVM fares at a moment.
+
+    Attributes:
+        pauses: Collections so far that stopped the program.
+        paused_ms: How long together.
+        longest_pause_ms: The longest since the last question.
+        heap_mb: Memory in use.
+        lag: Records not yet fetched, by ``topic/partition``, as its consumers know it; on a cluster
+            there are none.
+        consumed: Records that its consumers took; it changes as long as any of them reads.
+        waits: By ``topic/partition``, the records read, how long in ms they had waited in their
+            topic together, and the longest of it since the last question.
+    """
+
+    pauses: int
+    paused_ms: int
+    longest_pause_ms: int
+    heap_mb: int
+    lag: dict[str, int]
+    consumed: int
+    waits: dict[str, list[int]]
 
 
-def consumed(spark: SparkSession) -> int:
-    """Records taken by this JVM's consumers; it changes as long as any of them reads."""
-    return int(companion(spark, "KafkaMetrics").consumed())
+def vitals(spark: SparkSession) -> Vitals:
+    """Ask the session's JVM how it fares, all in one question."""
+    return Vitals(**json.loads(companion(spark, "Vitals").told()))
+
+
+def place(name: str) -> tuple[str, int]:
+    """Read a partition's name.
+
+    >>> place("payments/0")
+    ('payments', 0)
+    """
+    topic, _, partition = name.rpartition("/")
+    return topic, int(partition)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,13 @@ class Histogram:
             self.negative += 1
         self._histogram.record_value(min(max(microseconds, 1), _HIGHEST_US))
 
+    def add(self, other: Histogram) -> None:
+        """Count all that another histogram holds."""
+        self._histogram.add(other._histogram)
+        self._sum_us += other._sum_us
+        self.records += other.records
+        self.negative += other.negative
+
     @property
     def mean_ms(self) -> float:
         """The mean of all that was recorded."""
@@ -51,13 +58,14 @@ class Histogram:
 
     def summary(self) -> dict[str, float]:
         """Give the percentiles and the maximum in milliseconds, and the number of records."""
-        values = {name: self._at(at) for name, at in PERCENTILES.items()}
+        values = {name: self.at(at) for name, at in PERCENTILES.items()}
         highest = self._histogram.get_max_value() / 1000 if self.records else 0.0
         return {**values, "max_ms": highest, "records": self.records, "negative": self.negative}
 
     def curve(self) -> list[float]:
         """Give the latency in milliseconds at each percentile of ``CURVE``."""
-        return [self._at(percentile) for percentile in CURVE]
+        return [self.at(percentile) for percentile in CURVE]
 
-    def _at(self, percentile: float) -> float:
+    def at(self, percentile: float) -> float:
+        """Give the latency in milliseconds at a percentile."""
         return float(self._histogram.get_value_at_percentile(percentile)) / 1000

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from queue import Queue
 from typing import TYPE_CHECKING, Any, TextIO
@@ -29,6 +29,8 @@ from eagre.jvm import gateway
 from eagre.pipeline import Pipeline, started
 from eagre.preflight import check
 from eagre.python.shipping import ship_modules
+from eagre.runtime.about import about, graph
+from eagre.runtime.epochs import Epochs
 from eagre.runtime.ground import Ground, prepare
 from eagre.runtime.spec import RunSpec
 from eagre.runtime.watchdog import Watchdog
@@ -37,6 +39,7 @@ from eagre.sinks import Database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 STATUS_SECONDS = 1
@@ -227,6 +230,8 @@ class Run:
     outputs: Outputs | None = None
     query: StreamingQuery | None = None
     _silent: bool = False
+    _drawn: bool = False
+    _epochs: Epochs = field(default_factory=Epochs)
 
     @cached_property
     def quarantine(self) -> Quarantine:
@@ -297,6 +302,7 @@ class Run:
             every_ms=self._every_ms(),
             checkpoint=str(self.checkpoint.path),
             resumed=self.ground.resumed,
+            about=about(self.spark, self.pipeline, self.spec, self.ground, brokers),
         )
         return query
 
@@ -313,16 +319,22 @@ class Run:
                 drained = True
                 self.parent.tell("draining", within_ms=self._every_ms())
                 gateway.drain(self.spark, query)
-            behind_by = self._behind()
-            lag = self._lag(query, behind_by)
-            epochs = _epochs(query)
+            vitals = self._vitals()
+            behind_by = {gateway.place(name): lag for name, lag in vitals.lag.items()}
+            progress = query.lastProgress
+            lag = self._lag(progress, behind_by)
+            epochs = progress.batchId + 1 if progress else 0
             written = self._written(epochs - 1)
-            self.parent.tell("status", lag=lag, written=written, epochs=epochs)
-            watchdog.look(written, gateway.consumed(self.spark), behind_by, silent=self._silent)
+            self._report(query, progress)
+            told = {**asdict(vitals), "at": time.time()}
+            self.parent.tell("status", lag=lag, written=written, epochs=epochs, vitals=told)
+            watchdog.look(written, vitals.consumed, behind_by, silent=self._silent)
             if catching_up and lag is not None and lag < LARGE_LAG:
                 catching_up = False
                 self.parent.say(self._caught_up(behind))
-        epochs = _epochs(query)
+        progress = query.lastProgress
+        self._report(query, progress)
+        epochs = progress.batchId + 1 if progress else 0
         written = self._written(epochs - 1)
         self.parent.tell("ended", drained=drained, written=written, epochs=epochs)
         self.spark.stop()
@@ -343,16 +355,30 @@ class Run:
     def _every_ms(self) -> int:
         return interval_ms(self.spec.every or self.pipeline.default_every(self.spec.mode) or "0 ms")
 
-    def _behind(self) -> dict[tuple[str, int], int]:
-        """How far this JVM's consumers are behind; on a cluster there are none."""
-        lags = gateway.consumer_lag(self.spark)
-        return {at: lag for at, lag in lags.items() if at[0] in self.ground.sources}
+    def _vitals(self) -> gateway.Vitals:
+        """How the JVM fares; of its consumers only those of the sources count."""
+        told = gateway.vitals(self.spark)
+        own = self.ground.sources
+        lag = {at: lag for at, lag in told.lag.items() if gateway.place(at)[0] in own}
+        return replace(told, lag=lag)
 
-    def _lag(self, query: StreamingQuery, lags: dict[tuple[str, int], int]) -> int | None:
+    def _report(self, query: StreamingQuery, progress: StreamingQueryProgress | None) -> None:
+        """Tell which epochs ended, and once what runs."""
+        if not self._drawn:
+            plan = gateway.physical_plan(self.spark, query)
+            stages = graph(plan, self.ground.source_partitions)
+            if stages:
+                self._drawn = True
+                self.parent.tell("graph", stages=stages)
+        for epoch in self._epochs.new(query, progress) if progress else ():
+            self.parent.tell("epoch", **epoch)
+
+    def _lag(
+        self, progress: StreamingQueryProgress | None, lags: dict[tuple[str, int], int]
+    ) -> int | None:
         """Records not yet read: from this JVM's consumers, or from Spark's last progress."""
         if len(lags) >= self.ground.source_partitions:
             return sum(lags.values())
-        progress = query.lastProgress
         if not progress:
             return None
         behind = [source.metrics.get("maxOffsetsBehindLatest") for source in progress.sources]
@@ -381,11 +407,6 @@ class Run:
         ends = self.outputs.ends()
         if self.checkpoint.last_commit() == batch:
             self.ledger.mark(batch, ends)
-
-
-def _epochs(query: StreamingQuery) -> int:
-    progress = query.lastProgress
-    return progress.batchId + 1 if progress else 0
 
 
 if __name__ == "__main__":

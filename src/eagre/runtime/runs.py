@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WRITE_SECONDS = 1
+KEPT = 30
+"""How many epochs, stalls, starts and notes are kept."""
 
 
 @dataclass
@@ -36,7 +38,14 @@ class PipelineStatus:
         commits: Epochs or batches committed.
         restarts: How often it was started again.
         failure: Why it last failed, in a sentence.
-        reason: Why it is stalled or waits.
+        reason: Why it is stalled or waits; what it does while it starts.
+        every_ms: The epoch in real time, the trigger in micro-batch.
+        about: What it is made of and where: ``runtime.about`` has the fields.
+        vitals: How its JVM fares; empty before the first second.
+        epochs: The last epochs or batches with their phases, the newest last.
+        runs: When it began to run, each time, in seconds since 1970.
+        stalls: When it stood still: beginning, end (0 while it does) and reason.
+        notes: What it last told, with the time.
     """
 
     name: str
@@ -50,21 +59,89 @@ class PipelineStatus:
     restarts: int = 0
     failure: str = ""
     reason: str = ""
+    every_ms: int = 0
+    about: dict[str, Any] = field(default_factory=dict)
+    vitals: dict[str, Any] = field(default_factory=dict)
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[float] = field(default_factory=list)
+    stalls: list[list[Any]] = field(default_factory=list)
+    notes: list[list[Any]] = field(default_factory=list)
 
     def enter(self, phase: str, reason: str = "") -> None:
         """Go to a phase."""
         if phase != self.phase:
             self.since = time.time()
+        if phase == "stalled":
+            self.stalls = [*self.stalls, [self.since, 0, reason]][-KEPT:]
+        elif self.stalls and not self.stalls[-1][1]:
+            self.stalls[-1][1] = time.time()
+        if phase == "running" and self.phase != "stalled":
+            self.runs = [*self.runs, self.since][-KEPT:]
         self.phase, self.reason = phase, reason
+
+    def hear(self, event: dict[str, Any]) -> None:
+        """Keep what an event of the Spark child tells."""
+        hear = getattr(self, f"_hear_{event['event']}", None)
+        if hear:
+            hear(event)
+
+    def _hear_running(self, event: dict[str, Any]) -> None:
+        self.mode, self.checkpoint = event["mode"], event["checkpoint"]
+        self.every_ms = event["every_ms"]
+        self.about = {**self.about, **event["about"]}
+        self.enter("running")
+
+    def _hear_graph(self, event: dict[str, Any]) -> None:
+        self.about = {**self.about, "stages": event["stages"]}
+
+    def _hear_status(self, event: dict[str, Any]) -> None:
+        self.lag, self.written = event["lag"], event["written"]
+        self.commits, self.vitals = event["epochs"], event["vitals"]
+
+    def _hear_epoch(self, event: dict[str, Any]) -> None:
+        told = {key: value for key, value in event.items() if key != "event"}
+        self.epochs = [*self.epochs, told][-KEPT:]
+
+    def _hear_phase(self, event: dict[str, Any]) -> None:
+        if self.phase == "starting":
+            self.reason = event["text"]
+
+    def _hear_note(self, event: dict[str, Any]) -> None:
+        self._keep(event["text"])
+
+    def _hear_stalled(self, event: dict[str, Any]) -> None:
+        self.enter("stalled", event["reason"])
+
+    def _hear_flows(self, _: dict[str, Any]) -> None:
+        self.enter("running")
+
+    def _hear_draining(self, _: dict[str, Any]) -> None:
+        self.enter("draining")
+
+    def _hear_restarting(self, event: dict[str, Any]) -> None:
+        self.enter("waiting", f"starts again in {event['wait_seconds']:g} s")
+        self._keep(event["reason"])
+
+    def _keep(self, text: str) -> None:
+        self.notes = [*self.notes, [time.time(), text]][-KEPT:]
 
 
 @dataclass
 class RunStatus:
-    """A run and its pipelines."""
+    """A run and its pipelines.
+
+    Attributes:
+        pid: Its process.
+        born: When that began, in seconds since 1970.
+        app: The file.
+        page: The address of its page, without the token.
+        pipelines: By name.
+    """
 
     pid: int
     born: float
     app: str
+    page: str = ""
     pipelines: dict[str, PipelineStatus] = field(default_factory=dict)
 
     @classmethod

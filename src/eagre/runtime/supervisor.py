@@ -159,6 +159,7 @@ class Supervisor:
         early: Ask for the cluster at once, while Spark starts.
         restarts: After how many failures in a row, without a commit between them, a pipeline is
             given up; a backfill at the first.
+        page: The address of the run's page, for the register.
     """
 
     def __init__(
@@ -169,6 +170,7 @@ class Supervisor:
         *,
         early: bool = False,
         restarts: int = RESTARTS,
+        page: str = "",
     ) -> None:
         self._spec = spec
         self._brokers = brokers
@@ -181,6 +183,7 @@ class Supervisor:
         self._running = False
         self._failure: PipelineFailed | None = None
         self._register = Register(spec.app)
+        self._register.status.page = page
 
     def run(self) -> None:
         """Run until every pipeline has ended.
@@ -329,23 +332,8 @@ class Supervisor:
 
     def _note(self, name: str, event: Event) -> None:
         """Keep what ``eagre status`` shows."""
-        status = self._register.pipeline(name)
-        match event["event"]:
-            case "running":
-                status.mode, status.checkpoint = event["mode"], event["checkpoint"]
-                status.enter("running")
-            case "status":
-                status.lag, status.written = event["lag"], event["written"]
-                status.commits = event["epochs"]
-            case "stalled":
-                status.enter("stalled", event["reason"])
-            case "flows":
-                status.enter("running")
-            case "draining":
-                status.enter("draining")
-            case "restarting":
-                status.enter("waiting", f"starts again in {event['wait_seconds']:g} s")
-        self._register.write(now=event["event"] != "status")
+        self._register.pipeline(name).hear(event)
+        self._register.write(now=event["event"] not in ("status", "epoch"))
 
 
 def _failed(event: Event, child: SparkChild) -> PipelineFailed:

@@ -33,6 +33,9 @@ KEY_OF_RESULT = "_key_of_result"
 """What ``Origins.java`` knows results by that are not known by their position."""
 HEADER = "eagre"
 """The header with a record's identity: PIPELINE INCARNATION TOPIC/PARTITION/OFFSET/ORDINAL TIME."""
+ORIGIN = "eagre-origin"
+"""The header of records without an identity: TOPIC/PARTITION/OFFSET of the row that gave them, and
+the TIME of that in milliseconds since 1970. The meter goes by it."""
 
 
 @dataclass(frozen=True)
@@ -118,17 +121,41 @@ def _require_durable(sink: Kafka) -> None:
 
 
 def _headers(rows: DataFrame) -> Column | None:
-    """The row's own headers, and its identity behind them."""
+    """The row's own headers, and its identity or else its origin behind them."""
     from pyspark.sql import functions as F
 
     own = rows["headers"] if "headers" in rows.columns else None
-    if IDENTITY not in rows.columns:
+    if IDENTITY in rows.columns:
+        name, value = HEADER, rows[IDENTITY]
+    elif has_origin(rows):
+        name, value = ORIGIN, _origin(rows[SOURCE])
+    else:
         return own
-    added = F.array(F.struct(F.lit(HEADER).alias("key"), rows[IDENTITY].alias("value")))
+    added = F.array(F.struct(F.lit(name).alias("key"), value.alias("value")))
     if own is None:
         return added
-    kept = F.filter(F.coalesce(own, F.array()), lambda header: header["key"] != HEADER)
+    ours = (HEADER, ORIGIN)
+    kept = F.filter(F.coalesce(own, F.array()), lambda header: ~header["key"].isin(*ours))
     return F.concat(kept, added)
+
+
+def has_origin(rows: DataFrame) -> bool:
+    """Tell whether rows still have ``_source`` as the source gave it."""
+    from pyspark.sql.types import StructType, TimestampType
+
+    kind = rows.schema[SOURCE].dataType if SOURCE in rows.columns else None
+    if not isinstance(kind, StructType):
+        return False
+    wanted = {"topic", "partition", "offset", "timestamp"}
+    return wanted <= set(kind.names) and isinstance(kind["timestamp"].dataType, TimestampType)
+
+
+def _origin(source: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    place = F.concat_ws("/", source["topic"], source["partition"], source["offset"])
+    time = F.unix_millis(source["timestamp"]).cast("string")
+    return F.encode(F.concat(place, F.lit(" "), time), "UTF-8")
 
 
 def _value(rows: DataFrame, sink: Kafka) -> Column:

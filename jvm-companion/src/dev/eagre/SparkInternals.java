@@ -1,17 +1,28 @@
 package dev.eagre;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
 import org.apache.spark.sql.execution.datasources.v2.LowLatencyClock;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanExecBase;
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
 import org.apache.spark.sql.execution.streaming.runtime.TERMINATED$;
 import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.util.SystemClock;
+import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 
 /**
@@ -74,6 +85,34 @@ public final class SparkInternals {
                                 && state.timeMode().equals(TimeMode.ProcessingTime());
                     }
                 });
+    }
+
+    /**
+     * The physical plan that runs now, as JSON: each operator with its inputs, and a shuffle with its
+     * partitions. The public API has a text of it only.
+     */
+    public static String plan(StreamingQuery query) throws JsonProcessingException {
+        var running = execution(query).lastExecution();
+        List<Map<String, Object>> told = new ArrayList<>();
+        if (running != null) describe(running.executedPlan(), told);
+        return new ObjectMapper().writeValueAsString(told);
+    }
+
+    private static int describe(SparkPlan node, List<Map<String, Object>> told) {
+        List<Integer> inputs = new ArrayList<>();
+        for (SparkPlan child : CollectionConverters.asJava(node.children())) {
+            inputs.add(describe(child, told));
+        }
+        Map<String, Object> one = new LinkedHashMap<>();
+        one.put("id", told.size());
+        one.put("name", node.nodeName());
+        one.put("inputs", inputs);
+        one.put("shuffle", node instanceof ShuffleExchangeExec);
+        one.put("source", node instanceof DataSourceV2ScanExecBase scan && scan.scan().getClass().getName().contains("Kafka"));
+        one.put("stateful", node instanceof StatefulOperator);
+        one.put("partitions", node.outputPartitioning().numPartitions());
+        told.add(one);
+        return told.size() - 1;
     }
 
     private static StreamExecution execution(StreamingQuery query) {

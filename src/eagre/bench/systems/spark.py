@@ -174,12 +174,13 @@ def run_app(
     environment: dict[str, str] | None = None,
     settings: dict[str, str] | None = None,
 ) -> Command:
-    """Start ``eagre run``, with Spark settings on top of its own."""
+    """Start ``eagre run`` without its page, with Spark settings on top of its own."""
     stated = dict(environment or {})
     if settings:
         confs = [word for k, value in settings.items() for word in ("--conf", f"{k}={value}")]
         stated["PYSPARK_SUBMIT_ARGS"] = shlex.join([*confs, "pyspark-shell"])
-    return Command([sys.executable, "-m", "eagre", "run", *arguments], stated)
+    command = [sys.executable, "-m", "eagre", "run", "--no-dashboard", *arguments]
+    return Command(command, stated)
 
 
 def slow(job: Job) -> dict[str, str]:

@@ -19,7 +19,7 @@ import scala.collection.immutable.Seq;
  * The columns of a record's value, as a struct; null if there are none, which by then is dealt with:
  * sent as a dead letter, dropped with a count, or a failure of the query.
  *
- * <p>Its children are the parsed value, then value, key, headers, topic, partition and offset. It
+ * <p>Its children are the parsed value, then value, key, headers, topic, partition, offset and timestamp. It
  * evaluates the first one itself, to catch what the parser throws. It says that it is not
  * deterministic, so that Spark evaluates it once for each record and moves no filter below it.
  */
@@ -31,6 +31,7 @@ public final class Accept extends Expression implements CodegenFallback, Seriali
     private static final int TOPIC = 4;
     private static final int PARTITION = 5;
     private static final int OFFSET = 6;
+    private static final int TIMESTAMP = 7;
 
     private final Rules rules;
     private final Seq<Expression> children;
@@ -39,6 +40,9 @@ public final class Accept extends Expression implements CodegenFallback, Seriali
     private transient Set<Position> quarantine;
     private transient Policy policy;
     private transient Watch.Note note;
+    private transient Waits waits;
+    private transient UTF8String readTopic;
+    private transient int readPartition;
 
     /** What it goes by, as JSON; client settings are in it, which no plan may show. */
     public record Rules(String json, Suspects suspects) implements Serializable {
@@ -61,6 +65,7 @@ public final class Accept extends Expression implements CodegenFallback, Seriali
         int partition = (Integer) parts[PARTITION].eval(row);
         long offset = (Long) parts[OFFSET].eval(row);
         if (note != null) note.set(topic, partition, offset);
+        waits(topic, partition).took((Long) parts[TIMESTAMP].eval(row));
         if (policy.remembers() && policy.wrote(new Position(topic.toString(), partition, offset), 0)) return null;
         if (!quarantine.isEmpty() && quarantine.contains(new Position(topic.toString(), partition, offset))) {
             policy.send(letter(row, "QUARANTINED: tasks failed at this record"), 0);
@@ -78,6 +83,15 @@ public final class Accept extends Expression implements CodegenFallback, Seriali
         }
         policy.apply("RECORD_REFUSED", letter(row, "UNPARSABLE: " + fault), 0);
         return null;
+    }
+
+    private Waits waits(UTF8String topic, int partition) {
+        if (waits == null || partition != readPartition || !topic.equals(readTopic)) {
+            readTopic = topic.clone();
+            readPartition = partition;
+            waits = Waits.of(topic, partition);
+        }
+        return waits;
     }
 
     private String fault(byte[] value) {

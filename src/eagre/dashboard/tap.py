@@ -1,0 +1,130 @@
+"""The tap: a consumer of the output topic that feeds the meter."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from eagre.latency import Meter, Result
+from eagre.reader import FENCE
+from eagre.sinks.kafka import HEADER, ORIGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CONSUMER = {
+    "group.id": "eagre-page",
+    "enable.auto.commit": False,
+    "isolation.level": "read_uncommitted",
+    "socket.nagle.disable": True,
+    "queued.max.messages.kbytes": 2048,
+    "fetch.queue.backoff.ms": 5,
+    "log_level": 0,
+}
+POLL_SECONDS = 0.2
+AT_ONCE = 500
+MOST_PER_SECOND = 5_000
+"""Above this rate the tap samples: of each fifth of a second it looks at the first thousand."""
+SLICE_SECONDS = 0.2
+_SLICE = round(MOST_PER_SECOND * SLICE_SECONDS)
+
+
+class Tap:
+    """Reads what is appended to topics from now on, in a thread of its own.
+
+    Args:
+        settings: The client's, as librdkafka has them.
+        topics: With the number of partitions of each.
+        sources: The topics that the results come from; others write there too, perhaps.
+        meter: What it feeds.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        topics: Mapping[str, int],
+        sources: Iterable[str],
+        meter: Meter,
+    ) -> None:
+        from confluent_kafka import OFFSET_END, Consumer, TopicPartition
+
+        self._meter = meter
+        self._sources = tuple(name.encode() + b"/" for name in sources)
+        self._consumer: Any = Consumer({**settings, **CONSUMER})
+        self._ends = [
+            TopicPartition(name, p, OFFSET_END) for name, n in topics.items() for p in range(n)
+        ]
+        self._consumer.assign(self._ends)
+        self._last: dict[tuple[str, int], int] = {}
+        self._leapt: set[tuple[str, int]] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="eagre-tap", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._over.set()
+        self._thread.join(5)
+
+    def _read(self) -> None:
+        began, taken = time.monotonic(), 0
+        while not self._over.is_set():
+            taken += self._take()
+            now = time.monotonic()
+            if taken >= _SLICE and now - began < SLICE_SECONDS:
+                self._pass_over(SLICE_SECONDS - (now - began))
+                now = time.monotonic()
+            if now - began >= SLICE_SECONDS:
+                began, taken = now, 0
+        self._consumer.close()
+
+    def _take(self) -> int:
+        """Wait for one record, then take what else is there; all of it is here only after that."""
+        first = self._consumer.poll(POLL_SECONDS)
+        if first is None:
+            return 0
+        records = (first, *self._consumer.consume(AT_ONCE, 0))
+        received = time.time_ns() // 1000
+        good = [record for record in records if not record.error()]
+        read = [origin(record) for record in good if not _is_fence(record)]
+        own = [one for one in read if one and one.at.startswith(self._sources)]
+        missing = sum(one is None for one in read)
+        self._meter.take(own, received, unmeasured=missing, skipped=self._skipped(good))
+        return len(good)
+
+    def _skipped(self, records: list[Any]) -> int:
+        """Count what was passed over before the first record of each partition after a leap."""
+        count = 0
+        for record in records:
+            at = (record.topic(), record.partition())
+            if at in self._leapt:
+                self._leapt.discard(at)
+                count += max(0, record.offset() - self._last[at] - 1)
+            self._last[at] = record.offset()
+        return count
+
+    def _pass_over(self, seconds: float) -> None:
+        """Leave out what comes for a while, and go on with the newest."""
+        self._consumer.unassign()
+        self._over.wait(seconds)
+        self._leapt |= set(self._last)
+        self._consumer.assign(self._ends)
+
+
+def origin(record: Any) -> Result | None:  # noqa: ANN401  (librdkafka's record has no types)
+    """Read where a result comes from; None where it does not say."""
+    for name, value in record.headers() or ():
+        if name not in (ORIGIN, HEADER) or not value:
+            continue
+        words = value.split(b" ")
+        place, time_ms = words[-2:] if len(words) > 1 else (b"", b"")
+        if not time_ms.isdigit():
+            return None
+        at = b"/".join(place.split(b"/")[: -1 if name == ORIGIN else -2])
+        return Result(at, int(time_ms), record.timestamp()[1])
+    return None
+
+
+def _is_fence(record: Any) -> bool:  # noqa: ANN401
+    return any(name == FENCE for name, _ in record.headers() or ())

@@ -1,0 +1,158 @@
+"""What a running pipeline is made of, for those who look at it; nothing secret is among it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eagre.broker.client import is_access
+from eagre.jvm import gateway
+from eagre.letters import SUFFIX
+from eagre.profile import COLLECTOR, PROFILE
+from eagre.sinks.kafka import EXACTLY_ONCE_OPTIONS, LATENCY_OPTIONS
+from eagre.sources import Kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from eagre.pipeline import Pipeline
+    from eagre.runtime.ground import Ground
+    from eagre.runtime.spec import RunSpec
+
+_MORE = ("spark.master", "spark.driver.memory", "spark.executor.memory", "spark.task.cpus")
+_SPARKS = "-XX:+IgnoreUnrecognizedVMOptions"
+
+Told = dict[str, Any]
+
+
+def about(
+    spark: SparkSession, pipeline: Pipeline, spec: RunSpec, ground: Ground, brokers: str | None
+) -> Told:
+    """Describe a pipeline that is about to start.
+
+    ``sources`` (topic and partitions of each), ``letters`` (topics of dead letters), ``sink`` (kind
+    and topics), ``clusters`` (where source and sink are), ``delivery``, ``slots``, ``settings`` in
+    force, ``slo``.
+    """
+    kafka = pipeline.sink if isinstance(pipeline.sink, Kafka) else None
+    first = pipeline.sources[0]
+    return {
+        "sources": [
+            {"topic": name, "partitions": partitions}
+            for name, (_, partitions) in ground.sources.items()
+        ],
+        "letters": [name + SUFFIX for name in ground.sources],
+        "sink": {
+            "kind": "kafka" if kafka else type(pipeline.sink).__name__.lower(),
+            "name": kafka.name if kafka else str(pipeline.sink),
+            "topics": list(kafka.topics) if kafka else [],
+        },
+        "clusters": {
+            "source": _cluster(first, brokers),
+            "sink": _cluster(kafka, brokers) if kafka else None,
+        },
+        "delivery": kafka.delivery if kafka else "newest row of each key",
+        "slots": gateway.slots(spark),
+        "settings": {**_asked(pipeline, spec), **_spark(spark), **_clients(pipeline)},
+        "slo": pipeline.slo.text if pipeline.slo else "",
+    }
+
+
+def _cluster(end: Kafka, brokers: str | None) -> Told:
+    return {
+        "brokers": end.cluster(brokers),
+        "config": str(end.config) if end.config else None,
+    }
+
+
+def _asked(pipeline: Pipeline, spec: RunSpec) -> dict[str, str]:
+    every = spec.every or pipeline.default_every(spec.mode)
+    return {"mode": spec.mode, "every": every or "-", "from": spec.start or "-"}
+
+
+def _spark(spark: SparkSession) -> dict[str, str]:
+    conf = dict(spark.sparkContext.getConf().getAll())
+    shown = {key: conf[key] for key in (*_MORE, *(one.key for one in PROFILE)) if key in conf}
+    options = [word for word in conf.get(COLLECTOR.key, "").split() if word.startswith("-X")]
+    return {**shown, COLLECTOR.key: " ".join(word for word in options if word != _SPARKS)}
+
+
+def _clients(pipeline: Pipeline) -> dict[str, str]:
+    """Give the options of source and sink, those for security left out."""
+    told: dict[str, str] = {}
+    for source in pipeline.sources:
+        told |= {f"source {key}": value for key, value in _open(dict(source.options)).items()}
+    if isinstance(pipeline.sink, Kafka):
+        strict = EXACTLY_ONCE_OPTIONS if pipeline.exactly_once else {}
+        options = _open({**LATENCY_OPTIONS, **pipeline.sink.options, **strict})
+        told |= {f"sink {key}": value for key, value in options.items()}
+    return told
+
+
+def _open(options: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in options.items() if not is_access(key)}
+
+
+def graph(operators: list[Told], source_partitions: int) -> list[Told]:
+    """Gather the operators of a plan into stages: what lies between two shuffles runs as one.
+
+    A real-time scan does not know its partitions when it is planned; the caller does.
+
+    >>> graph([
+    ...     {"id": 0, "name": "Scan", "inputs": [], "shuffle": False, "source": True,
+    ...      "stateful": False, "partitions": 0},
+    ...     {"id": 1, "name": "Exchange", "inputs": [0], "shuffle": True, "source": False,
+    ...      "stateful": False, "partitions": 4},
+    ...     {"id": 2, "name": "StateStoreSave", "inputs": [1], "shuffle": False, "source": False,
+    ...      "stateful": True, "partitions": 4},
+    ... ], 2)  # doctest: +NORMALIZE_WHITESPACE
+    [{'stage': 0, 'operators': ['Scan'], 'inputs': [], 'source': True, 'stateful': False,
+      'partitions': 2},
+     {'stage': 1, 'operators': ['StateStoreSave'], 'inputs': [0], 'source': False, 'stateful': True,
+      'partitions': 4}]
+    """
+    stages: dict[int, Told] = {}
+    if operators:
+        _visit({one["id"]: one for one in operators}, operators[-1]["id"], None, stages)
+    known = sum(stage["partitions"] for stage in stages.values() if stage["source"])
+    for stage in stages.values():
+        if stage["source"] and not known:
+            stage["partitions"] = source_partitions
+    order = {old: new for new, old in enumerate(reversed(list(stages)))}
+    return [
+        {**stages[old], "stage": order[old], "inputs": [order[at] for at in stages[old]["inputs"]]}
+        for old in order
+    ]
+
+
+def _visit(nodes: dict[int, Told], at: int, into: Told | None, stages: dict[int, Told]) -> None:
+    node = nodes[at]
+    if into is None:
+        into = stages[at] = {
+            "stage": at,
+            "operators": [],
+            "inputs": [],
+            "source": False,
+            "stateful": False,
+            "partitions": 0,
+        }
+    if node["shuffle"]:
+        into["partitions"] = max(into["partitions"], node["partitions"])
+        for child in node["inputs"]:
+            into["inputs"].append(child)
+            _visit(nodes, child, None, stages)
+        return
+    for child in node["inputs"]:
+        _visit(nodes, child, into, stages)
+    name = _named(node["name"])
+    if name and name not in into["operators"]:
+        into["operators"].append(name)
+    into["source"] |= node["source"]
+    into["stateful"] |= node["stateful"]
+    if node["source"]:
+        into["partitions"] += node["partitions"]
+
+
+def _named(name: str) -> str:
+    """Give an operator's name; what only wraps others has none."""
+    bare = name.split(" (", maxsplit=1)[0].split(" ", maxsplit=1)[0]
+    return "" if bare in ("WholeStageCodegen", "InputAdapter", "WriteToDataSourceV2") else bare
