@@ -5,6 +5,7 @@ Importing this package imports no PySpark and starts nothing.
 
 from eagre.broker import EmbeddedBroker
 from eagre.errors import EagreError
+from eagre.operators import deduplicate, rolling
 from eagre.pipeline import Pipeline, pipeline
 from eagre.preflight import check
 from eagre.python import batch_udf, flat_map, transform_with_state, udf
@@ -25,8 +26,10 @@ __all__ = [
     "batch_udf",
     "check",
     "configure",
+    "deduplicate",
     "flat_map",
     "pipeline",
+    "rolling",
     "session",
     "transform_with_state",
     "udf",

@@ -1,0 +1,177 @@
+"""What the operators share: event time, keys, and the plan around the companion's processors."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eagre.config import interval_ms
+from eagre.errors import SettingsError
+from eagre.jvm import gateway
+from eagre.letters import surroundings
+from eagre.sources import SOURCE, WATERMARK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+    Keys = str | Sequence[str]
+
+AT, WRITTEN, ROW = "_at", "_written", "_row"
+
+GRACE = "10 seconds"
+"""How late a row may be where neither the operator nor a watermark says it."""
+
+TICK_MS = 50
+"""How often a partition without rows looks at its timers: how late a timer may be."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Rows with their event time.
+
+    Attributes:
+        df: The rows.
+        event_time: The column that their time is in; their record's time if not given.
+    """
+
+    df: DataFrame
+    event_time: str | None
+
+    @classmethod
+    def of(cls, df: DataFrame, event_time: str | None) -> Timed:
+        """Find the event time: the one named, the watermark's, or the record's.
+
+        Raises:
+            SettingsError: There is none.
+        """
+        marked = [field.name for field in df.schema if WATERMARK in (field.metadata or {})]
+        found = event_time or next(iter(marked), None)
+        if found is None and SOURCE not in df.columns:
+            raise SettingsError(
+                "EVENT_TIME_MISSING",
+                f"the rows have no event time: no watermark, and no column {SOURCE}.",
+                hint="name a timestamp column: event_time='at'.",
+            )
+        if found is not None:
+            _require_timestamp(df, found)
+        return cls(df, found)
+
+    @property
+    def time(self) -> Column:
+        """The event time as a column."""
+        from pyspark.sql import functions as F
+
+        return F.col(quoted(self.event_time)) if self.event_time else F.col(f"{SOURCE}.timestamp")
+
+    @property
+    def columns(self) -> list[Column]:
+        """Event time in microseconds, and when the record was written in milliseconds."""
+        from pyspark.sql import functions as F
+
+        known = SOURCE in self.df.columns
+        written = F.unix_millis(f"{SOURCE}.timestamp") if known else F.lit(None).cast("long")
+        return [
+            F.unix_micros(self.time.cast("timestamp")).alias(AT),
+            written.alias(WRITTEN),
+        ]
+
+    def grace_ms(self, grace: str | None) -> int:
+        """How late a row may be: as stated, by the watermark, or the default."""
+        if grace is not None:
+            return interval_ms(grace)
+        if self.event_time:
+            metadata = self.df.schema[self.event_time].metadata or {}
+            if WATERMARK in metadata:
+                return int(metadata[WATERMARK])
+        return interval_ms(GRACE)
+
+    def packed(self, names: Sequence[str]) -> Column:
+        """Give columns of the rows as bytes."""
+        from pyspark.sql import functions as F
+
+        struct = F.struct(*(F.col(quoted(name)) for name in names))
+        return gateway.packed(self.df.sparkSession, struct, self.schema(names).json())
+
+    def schema(self, names: Sequence[str]) -> StructType:
+        """Give the types of columns."""
+        from pyspark.sql.types import StructType
+
+        return StructType([self.df.schema[name] for name in names])
+
+
+def _require_timestamp(df: DataFrame, name: str) -> None:
+    if name not in df.columns:
+        raise SettingsError(
+            "COLUMN_UNKNOWN",
+            f"the event time {name!r} is not among the columns {', '.join(df.columns)}.",
+        )
+    kind = df.schema[name].dataType.typeName()
+    if not kind.startswith("timestamp"):
+        raise SettingsError(
+            "EVENT_TIME_TYPE",
+            f"the event time {name!r} must be a timestamp, not {kind}.",
+            hint=f"convert it first: F.timestamp_millis({name!r}).",
+        )
+
+
+def quoted(name: str) -> str:
+    """Give a name as Spark takes it whatever it holds.
+
+    >>> quoted("a.b")
+    '`a.b`'
+    """
+    return f"`{name.replace('`', '``')}`"
+
+
+def key_names(df: DataFrame, keys: Keys, operator: str) -> list[str]:
+    """Give the key's columns.
+
+    Raises:
+        SettingsError: There are none, or not in the rows.
+    """
+    names = [keys] if isinstance(keys, str) else list(keys)
+    unknown = [name for name in names if name not in df.columns]
+    if not names or unknown:
+        raise SettingsError(
+            "COLUMN_UNKNOWN",
+            f"the keys of {operator} must be among the columns {', '.join(df.columns)}; "
+            f"it got {', '.join(map(repr, unknown)) or 'none'}.",
+        )
+    return names
+
+
+def positive_ms(operator: str, name: str, interval: str) -> int:
+    """Read an interval that must be longer than nothing.
+
+    Raises:
+        SettingsError: It is not.
+    """
+    length = interval_ms(interval)
+    if length <= 0:
+        raise SettingsError(
+            "INTERVAL_EMPTY", f"{name} of {operator} must be longer than nothing, not {interval!r}."
+        )
+    return length
+
+
+def put(
+    operator: str,
+    rows: DataFrame,
+    keys: int,
+    spec: Mapping[str, Any],
+    results: StructType,
+    *,
+    tick: bool = False,
+) -> DataFrame:
+    """Put an operator over rows: the key's columns first, its own, and one that is never null."""
+    told = {
+        **spec,
+        "operator": operator,
+        "pipeline": surroundings().pipeline,
+        "tick_ms": TICK_MS if tick else 0,
+    }
+    return gateway.operator(rows, operator, keys, json.dumps(told), results.json())
