@@ -79,3 +79,8 @@ def rolled(rows, key, window_ms, slices, grace_ms):
         window = [r for number, r in seen[row[key]] if mine - slices < number <= mine]
         out.append((row, window))
     return out
+
+
+def sessions_on_time(rows, key, gap_ms, grace_ms):
+    """The rows whose session is not over when they come, and the others."""
+    return on_time(rows, key, gap_ms + grace_ms)

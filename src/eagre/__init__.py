@@ -5,7 +5,14 @@ Importing this package imports no PySpark and starts nothing.
 
 from eagre.broker import EmbeddedBroker
 from eagre.errors import EagreError
-from eagre.operators import deduplicate, rolling
+from eagre.operators import (
+    deduplicate,
+    interval_join,
+    rolling,
+    session_windows,
+    top_n,
+    windows,
+)
 from eagre.pipeline import Pipeline, pipeline
 from eagre.preflight import check
 from eagre.python import batch_udf, flat_map, transform_with_state, udf
@@ -28,9 +35,13 @@ __all__ = [
     "configure",
     "deduplicate",
     "flat_map",
+    "interval_join",
     "pipeline",
     "rolling",
     "session",
+    "session_windows",
+    "top_n",
     "transform_with_state",
     "udf",
+    "windows",
 ]

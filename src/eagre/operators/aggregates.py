@@ -132,6 +132,23 @@ def bound(df: DataFrame, aggregate: Aggregate) -> Bound:
     return Bound(aggregate, value.cast("long" if whole else "double"), whole)
 
 
+def bound_all(
+    df: DataFrame, operator: str, aggregates: Sequence[str], taken: Iterable[str]
+) -> list[Bound]:
+    """Read aggregates and bind them to rows.
+
+    Raises:
+        SettingsError: One is malformed, or has the name of another column.
+    """
+    if isinstance(aggregates, str) or not aggregates:
+        raise SettingsError(
+            "AGGREGATE_MISSING", f"{operator} needs a list of aggregates, not {aggregates!r}."
+        )
+    wanted = [Aggregate.read(text) for text in aggregates]
+    require_own_names(operator, taken, wanted)
+    return [bound(df, one) for one in wanted]
+
+
 def require_own_names(operator: str, taken: Iterable[str], aggregates: Sequence[Aggregate]) -> None:
     """Refuse two results, or a result and a column, of one name.
 

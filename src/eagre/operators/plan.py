@@ -96,6 +96,20 @@ class Timed:
         struct = F.struct(*(F.col(quoted(name)) for name in names))
         return gateway.packed(self.df.sparkSession, struct, self.schema(names).json())
 
+    def origin(self, keys: Sequence[str]) -> list[str]:
+        """The columns to carry for results that are no rows: the origin; a key where it is not."""
+        return [SOURCE] if SOURCE in self.df.columns else list(keys)
+
+    def with_origin(self, made: DataFrame, keys: Sequence[str], *columns: str) -> DataFrame:
+        """Give results with the origin that they carry, where there is one."""
+        from pyspark.sql import functions as F
+
+        if SOURCE not in self.df.columns:
+            return made.select(*columns)
+        kind = self.schema(self.origin(keys)).json()
+        carried = gateway.unpacked(self.df.sparkSession, F.col(ROW), kind)
+        return made.withColumn(ROW, carried).select(*columns, f"{ROW}.{SOURCE}")
+
     def schema(self, names: Sequence[str]) -> StructType:
         """Give the types of columns."""
         from pyspark.sql.types import StructType
@@ -156,6 +170,16 @@ def positive_ms(operator: str, name: str, interval: str) -> int:
             "INTERVAL_EMPTY", f"{name} of {operator} must be longer than nothing, not {interval!r}."
         )
     return length
+
+
+def window_of(start: str, length_us: int | None = None, end: str | None = None) -> Column:
+    """Give a window as Spark has it, from its bounds in microseconds."""
+    from pyspark.sql import functions as F
+
+    last = F.col(end) if end else F.col(start) + F.lit(length_us)
+    return F.struct(
+        F.timestamp_micros(F.col(start)).alias("start"), F.timestamp_micros(last).alias("end")
+    )
 
 
 def put(

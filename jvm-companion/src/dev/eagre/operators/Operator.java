@@ -173,13 +173,18 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         S state = load();
         if (timer.getExpiryTimeInMs() != state.timer) return CollectionConverters.asScala(out.iterator());
         state.timer = 0;
-        if (clock.earliest(due(state), waitsMs()) <= now) ring(group, state, now, out);
+        if (trusted(due(state)) <= now) ring(group, state, now, out);
         if (clock.earliest(state.touched + keepsMs(), keepsMs()) <= now) {
             forget();
         } else {
             store(state, now);
         }
         return CollectionConverters.asScala(out.iterator());
+    }
+
+    /** The same time, as late as the wall clock has to be before it says that nothing more comes. */
+    final long trusted(long due) {
+        return clock.earliest(due, waitsMs());
     }
 
     /** Takes all state of the key away. */
@@ -202,7 +207,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
      * early is set again: cheaper than to move it with each row.
      */
     private void store(S state, long now) {
-        long due = Math.max(clock.earliest(due(state), waitsMs()), now + 1);
+        long due = Math.max(trusted(due(state)), now + 1);
         if (state.timer == 0 || state.timer > due) {
             if (state.timer != 0) getHandle().deleteTimer(state.timer);
             getHandle().registerTimer(due);

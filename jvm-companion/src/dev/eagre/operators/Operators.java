@@ -41,6 +41,10 @@ public final class Operators {
     private static Operator<?> make(String name, String spec, int at, int written) {
         return switch (name) {
             case "deduplicate" -> new Deduplicate(spec, at, written);
+            case "interval_join" -> new IntervalJoin(spec, at, written);
+            case "session_windows" -> new Sessions(spec, at, written);
+            case "top_n" -> new TopN(spec, at, written);
+            case "windows" -> new Windows(spec, at, written);
             case "rolling" -> new Rolling(spec, at, written);
             default -> throw new IllegalArgumentException("no operator " + name);
         };
