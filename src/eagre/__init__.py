@@ -8,6 +8,7 @@ from eagre.errors import EagreError
 from eagre.operators import (
     deduplicate,
     interval_join,
+    lookup,
     rolling,
     session_windows,
     top_n,
@@ -36,6 +37,7 @@ __all__ = [
     "deduplicate",
     "flat_map",
     "interval_join",
+    "lookup",
     "pipeline",
     "rolling",
     "session",

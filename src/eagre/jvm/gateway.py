@@ -101,6 +101,11 @@ def operator(rows: DataFrame, name: str, keys: int, spec: str, results: str) -> 
     return ClassicDataFrame(made, spark)
 
 
+def stateful_parts(rows: DataFrame) -> list[str]:
+    """Name the stateful parts that rows come through; ``:updates`` marks what repeats results."""
+    return [str(name) for name in _operators(rows.sparkSession).below(rows._jdf)]  # noqa: SLF001
+
+
 def packed(spark: SparkSession, struct: Column, schema: str) -> Column:
     """Give a struct as bytes, as operators carry it."""
     from pyspark.sql.classic.column import Column as ClassicColumn

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Literal, get_args
 from eagre.config import interval_ms
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
-from eagre.operators.plan import AT, ROW, WRITTEN, Timed, key_names, put, quoted
+from eagre.operators.plan import (
+    AT,
+    ROW,
+    WRITTEN,
+    Timed,
+    key_names,
+    own_columns,
+    put,
+    quoted,
+    require_apart,
+)
 from eagre.sources import SOURCE
 
 if TYPE_CHECKING:
@@ -69,7 +79,7 @@ def interval_join(  # noqa: PLR0913  (each has a default)
         raise SettingsError("HOW_UNKNOWN", f"how must be inner, left or full, not {how!r}.")
     names = key_names(left, on, "interval_join")
     key_names(right, names, "interval_join")
-    _require_apart(left, right, names)
+    require_apart("interval_join", left, right, names)
     times = (event_time, event_time) if isinstance(event_time, str | None) else event_time
     sides = Timed.of(left, times[0]), Timed.of(right, times[1])
     before, after = (within, within) if isinstance(within, str) else within
@@ -88,8 +98,8 @@ def interval_join(  # noqa: PLR0913  (each has a default)
     made = made.withColumns({LEFT: _unpacked(sides[0], LEFT), RIGHT: _unpacked(sides[1], RIGHT)})
     columns: list[Column] = [
         *(F.col(quoted(name)) for name in names),
-        *(F.col(f"{LEFT}.{quoted(name)}") for name in _own(left, names)),
-        *(F.col(f"{RIGHT}.{quoted(name)}") for name in _own(right, names)),
+        *(F.col(f"{LEFT}.{quoted(name)}") for name in own_columns(left, names)),
+        *(F.col(f"{RIGHT}.{quoted(name)}") for name in own_columns(right, names)),
     ]
     if all(SOURCE in df.columns for df in (left, right)):
         second = F.when(F.col(SIDE) == 0, F.col(f"{LEFT}.{SOURCE}"))
@@ -110,26 +120,3 @@ def _unpacked(timed: Timed, column: str) -> Column:
 
     kind: StructType = timed.schema(timed.df.columns)
     return gateway.unpacked(timed.df.sparkSession, F.col(column), kind.json())
-
-
-def _own(df: DataFrame, names: list[str]) -> list[str]:
-    return [name for name in df.columns if name not in (*names, SOURCE)]
-
-
-def _require_apart(left: DataFrame, right: DataFrame, names: list[str]) -> None:
-    mine = {name.lower() for name in _own(left, names)}
-    both = [name for name in _own(right, names) if name.lower() in mine]
-    if both:
-        raise SettingsError(
-            "COLUMN_IN_BOTH",
-            f"both sides of interval_join have a column {', '.join(map(repr, both))}.",
-            hint=f'rename it on one side: right.withColumnRenamed("{both[0]}", "other_{both[0]}").',
-        )
-    for name in names:
-        if left.schema[name].dataType != right.schema[name].dataType:
-            raise SettingsError(
-                "KEY_TYPES",
-                f"the key {name!r} is {left.schema[name].dataType.simpleString()} on the left and "
-                f"{right.schema[name].dataType.simpleString()} on the right.",
-                hint="cast one of them.",
-            )

@@ -141,11 +141,11 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def key_names(df: DataFrame, keys: Keys, operator: str) -> list[str]:
-    """Give the key's columns.
+def key_names(df: DataFrame, keys: Keys, operator: str, *own: str) -> list[str]:
+    """Give the key's columns; the operator's own results have other names.
 
     Raises:
-        SettingsError: There are none, or not in the rows.
+        SettingsError: There are none, not in the rows, or they have the name of a result.
     """
     names = [keys] if isinstance(keys, str) else list(keys)
     unknown = [name for name in names if name not in df.columns]
@@ -154,6 +154,13 @@ def key_names(df: DataFrame, keys: Keys, operator: str) -> list[str]:
             "COLUMN_UNKNOWN",
             f"the keys of {operator} must be among the columns {', '.join(df.columns)}; "
             f"it got {', '.join(map(repr, unknown)) or 'none'}.",
+        )
+    taken = [name for name in names if name in own]
+    if taken:
+        raise SettingsError(
+            "RESULT_NAMED_TWICE",
+            f"{operator} has a result {taken[0]!r}, and so is a key called.",
+            hint=f'rename the key: df.withColumnRenamed("{taken[0]}", "the_{taken[0]}").',
         )
     return names
 
@@ -172,6 +179,43 @@ def positive_ms(operator: str, name: str, interval: str) -> int:
     return length
 
 
+def own_columns(df: DataFrame, names: Sequence[str]) -> list[str]:
+    """The columns that are neither key nor origin."""
+    return [name for name in df.columns if name not in (*names, SOURCE)]
+
+
+def require_apart(operator: str, left: DataFrame, right: DataFrame, names: Sequence[str]) -> None:
+    """Refuse two sides with a column of one name, keys of two types, or state before their union.
+
+    Raises:
+        SettingsError: It is so.
+    """
+    mine = {name.lower() for name in own_columns(left, names)}
+    both = [name for name in own_columns(right, names) if name.lower() in mine]
+    if both:
+        raise SettingsError(
+            "COLUMN_IN_BOTH",
+            f"both sides of {operator} have a column {', '.join(map(repr, both))}.",
+            hint=f'rename it on one side: right.withColumnRenamed("{both[0]}", "other_{both[0]}").',
+        )
+    for name in names:
+        if left.schema[name].dataType != right.schema[name].dataType:
+            raise SettingsError(
+                "KEY_TYPES",
+                f"the key {name!r} is {left.schema[name].dataType.simpleString()} on the left and "
+                f"{right.schema[name].dataType.simpleString()} on the right.",
+                hint="cast one of them.",
+            )
+    before = [part for side in (left, right) for part in gateway.stateful_parts(side)]
+    if before:
+        raise SettingsError(
+            "STATE_BEFORE_UNION",
+            f"{operator} unites two streams, and one of them comes from {before[0]}; Spark allows "
+            "no state before a union.",
+            hint=f"put {operator} first, or a topic between two pipelines.",
+        )
+
+
 def window_of(start: str, length_us: int | None = None, end: str | None = None) -> Column:
     """Give a window as Spark has it, from its bounds in microseconds."""
     from pyspark.sql import functions as F
@@ -180,6 +224,18 @@ def window_of(start: str, length_us: int | None = None, end: str | None = None) 
     return F.struct(
         F.timestamp_micros(F.col(start)).alias("start"), F.timestamp_micros(last).alias("end")
     )
+
+
+def _require_single_results(operator: str, rows: DataFrame) -> None:
+    for part in gateway.stateful_parts(rows):
+        if part.endswith(":updates") or part == "Aggregate":
+            name = part.removesuffix(":updates")
+            raise SettingsError(
+                "STATE_AFTER_UPDATES",
+                f"{name} gives a result anew with each change, and {operator} behind it would "
+                "count each version.",
+                hint='take emit="final" where there is one, or put a topic between two pipelines.',
+            )
 
 
 def put(
@@ -192,6 +248,7 @@ def put(
     tick: bool = False,
 ) -> DataFrame:
     """Put an operator over rows: the key's columns first, its own, and one that is never null."""
+    _require_single_results(operator, rows)
     told = {
         **spec,
         "operator": operator,

@@ -62,7 +62,7 @@ def top_n(  # noqa: PLR0913  (what a leaderboard is made of)
     from pyspark.sql import functions as F
     from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType
 
-    names = key_names(df, by, "top_n")
+    names = key_names(df, by, "top_n", *OWN)
     kind = _item_type(df, item, names)
     ranked = bound(df, _score(score))
     if n < 1:
@@ -102,7 +102,7 @@ def _score(text: str) -> Aggregate:
 
 
 def _item_type(df: DataFrame, item: str, names: list[str]) -> str:
-    if item not in df.columns or item in (*names, *OWN) or set(OWN) & set(names):
+    if item not in df.columns or item in (*names, *OWN):
         raise SettingsError(
             "COLUMN_UNKNOWN",
             f"the item of top_n must be one of the columns {', '.join(df.columns)}, not of its "

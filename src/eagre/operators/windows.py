@@ -62,7 +62,7 @@ def session_windows(  # noqa: PLR0913  (each has a default)
         SettingsError: A column is unknown, or an aggregate malformed.
     """
     _require_emit("session_windows", emit)
-    names = key_names(df, keys, "session_windows")
+    names = key_names(df, keys, "session_windows", "session", "status")
     given = bound_all(df, "session_windows", aggregates, [*names, "session", "status"])
     timed = Timed.of(df, event_time)
     spec = {
@@ -116,7 +116,7 @@ def windows(  # noqa: PLR0913  (each has a default)
         SettingsError: A column is unknown, or an aggregate malformed.
     """
     _require_emit("windows", emit)
-    names = key_names(df, keys, "windows")
+    names = key_names(df, keys, "windows", "window")
     given = bound_all(df, "windows", aggregates, [*names, "window"])
     timed = Timed.of(df, event_time)
     length = positive_ms("windows", "window", window) * 1000

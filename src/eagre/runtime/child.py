@@ -294,7 +294,8 @@ class Run:
             lag = self._lag(query, behind_by)
             epochs = _epochs(query)
             written = self._written(epochs - 1)
-            self.parent.tell("status", lag=lag, written=written, epochs=epochs)
+            late = gateway.row_counts(self.spark).get(f"{self.pipeline.name}/late", 0)
+            self.parent.tell("status", lag=lag, written=written, epochs=epochs, late=late)
             watchdog.look(written, gateway.consumed(self.spark), behind_by, silent=self._silent)
             if catching_up and lag is not None and lag < LARGE_LAG:
                 catching_up = False

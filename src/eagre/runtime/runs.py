@@ -32,6 +32,7 @@ class PipelineStatus:
         since: When the phase began, in seconds since 1970.
         lag: Records not yet read.
         written: Where the output ends, over all partitions.
+        late: Rows that came too late for an operator, since its last start.
         commits: Epochs or batches committed.
         restarts: How often it was started again.
         failure: Why it last failed, in a sentence.
@@ -45,6 +46,7 @@ class PipelineStatus:
     since: float = field(default_factory=time.time)
     lag: int | None = None
     written: int | None = None
+    late: int = 0
     commits: int = 0
     restarts: int = 0
     failure: str = ""

@@ -335,6 +335,7 @@ class Supervisor:
                 status.enter("running")
             case "status":
                 status.lag, status.written = event["lag"], event["written"]
+                status.late = event["late"]
                 status.commits = event["epochs"]
             case "stalled":
                 status.enter("stalled", event["reason"])

@@ -21,6 +21,8 @@ import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.streaming.ValueState;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -40,6 +42,11 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     static final String WRITTEN = "_written";
     static final String ROW = "_row";
 
+    private static final Logger LOG = LoggerFactory.getLogger(Operator.class);
+
+    /** What is due later than this is never due. */
+    private static final long FOREVER_MS = 1L << 50;
+
     private final String spec;
     private final String id = UUID.randomUUID().toString();
 
@@ -47,6 +54,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     private transient String name;
     private transient ValueState<byte[]> value;
     private transient Clock clock;
+    private transient long lates;
 
     /** Where columns stand; by the data that the operator is put over. */
     private final int at;
@@ -112,6 +120,14 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     /** Does what is due. */
     void ring(Row group, S state, long now, List<Row> out) {}
 
+    /** Writes what is not in the state itself. */
+    void save(S state) {}
+
+    /** Whether there is nothing to keep. */
+    boolean isNothing(S state) {
+        return false;
+    }
+
     @Override
     public String id() {
         return id;
@@ -120,6 +136,14 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     @Override
     public long tickMs() {
         return told().get("tick_ms").asLong();
+    }
+
+    /** Its name, and whether it gives results more than once. */
+    @Override
+    public String toString() {
+        JsonNode told = told();
+        boolean updates = told.get("operator").asText().equals("top_n") || told.path("updates").asBoolean();
+        return told.get("operator").asText() + (updates ? ":updates" : "");
     }
 
     private JsonNode told() {
@@ -159,6 +183,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         state.touched = now;
         if (row.isNullAt(at) || isLate(state, row.getLong(at))) {
             Counters.add(pipeline, "late");
+            lates++;
             late(row, out);
             return;
         }
@@ -180,6 +205,13 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
             store(state, now);
         }
         return CollectionConverters.asScala(out.iterator());
+    }
+
+    /** The epoch or the batch is over. */
+    @Override
+    public void close() {
+        if (lates > 0) LOG.warn("[{}] {}: {} rows came too late", pipeline, name, lates);
+        lates = 0;
     }
 
     /** The same time, as late as the wall clock has to be before it says that nothing more comes. */
@@ -207,12 +239,18 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
      * early is set again: cheaper than to move it with each row.
      */
     private void store(S state, long now) {
+        if (isNothing(state)) {
+            if (state.timer != 0) getHandle().deleteTimer(state.timer);
+            forget();
+            return;
+        }
         long due = Math.max(trusted(due(state)), now + 1);
-        if (state.timer == 0 || state.timer > due) {
+        if (due < FOREVER_MS && (state.timer == 0 || state.timer > due)) {
             if (state.timer != 0) getHandle().deleteTimer(state.timer);
             getHandle().registerTimer(due);
             state.timer = due;
         }
+        save(state);
         value.update(Layout.write(state::write));
     }
 
