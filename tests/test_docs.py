@@ -163,7 +163,9 @@ MODULES = [
     module.name
     for module in pkgutil.walk_packages(eagre.__path__, "eagre.")
     if "__main__" not in module.name
-    and not re.search(r"templates\.|plugin|_job$|transforms$|eagre_python$", module.name)
+    and not re.search(
+        r"templates\.|plugin|_job$|transforms$|eagre_(python|operators)$", module.name
+    )
 ]
 
 

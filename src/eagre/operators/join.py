@@ -8,9 +8,8 @@ from eagre.config import interval_ms
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
 from eagre.operators.plan import (
-    AT,
     ROW,
-    WRITTEN,
+    TIMES,
     Timed,
     key_names,
     own_columns,
@@ -84,7 +83,7 @@ def interval_join(  # noqa: PLR0913  (each has a default)
     sides = Timed.of(left, times[0]), Timed.of(right, times[1])
     before, after = (within, within) if isinstance(within, str) else within
     spec = {
-        "side": len(names) + len((AT, WRITTEN)),
+        "side": len(names) + len(TIMES),
         "before": interval_ms(before) * 1000,
         "after": interval_ms(after) * 1000,
         "grace": max(side.grace_ms(grace) for side in sides) * 1000,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from eagre.config import interval_ms
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
-from eagre.operators.plan import AT, ROW, WRITTEN, Timed, key_names, put, quoted, require_apart
+from eagre.operators.plan import AT, ROW, TIMES, Timed, key_names, put, quoted, require_apart
 from eagre.sources import SOURCE
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def lookup(  # noqa: PLR0913  (each has a default)
         for number, (side, mark) in enumerate(sides)
     )
     spec = {
-        "side": len(names) + len((AT, WRITTEN)),
+        "side": len(names) + len(TIMES),
         "versioned": versioned,
         "inner": how == "inner",
         "history": interval_ms(history) * 1000,
@@ -114,6 +114,6 @@ def _side(
 
     own = [F.lit(number).alias("_side"), gone.alias("_gone")]
     row = timed.packed(timed.df.columns).alias(ROW)
-    at, written = timed.columns
-    times = [at if versioned else F.lit(0).cast("long").alias(AT), written]
+    at, *record = timed.columns
+    times = [at if versioned else F.lit(0).cast("long").alias(AT), *record]
     return timed.df.select(*map(quoted, names), *times, *own, row)

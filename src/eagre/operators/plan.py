@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
     Keys = str | Sequence[str]
 
-AT, WRITTEN, ROW = "_at", "_written", "_row"
+AT, WRITTEN, STREAM, OFFSET, ROW = "_at", "_written", "_stream", "_offset", "_row"
+
+TIMES = (AT, WRITTEN, STREAM, OFFSET)
+"""The columns that stand behind the key's."""
 
 GRACE = "10 seconds"
 """How late a row may be where neither the operator nor a watermark says it."""
@@ -69,15 +72,18 @@ class Timed:
 
     @property
     def columns(self) -> list[Column]:
-        """Event time in microseconds, and when the record was written in milliseconds."""
+        """Event time in microseconds, and the record: its time in milliseconds, and its place."""
         from pyspark.sql import functions as F
 
         known = SOURCE in self.df.columns
-        written = F.unix_millis(f"{SOURCE}.timestamp") if known else F.lit(None).cast("long")
-        return [
-            F.unix_micros(self.time.cast("timestamp")).alias(AT),
-            written.alias(WRITTEN),
+        nothing = F.lit(None).cast("long")
+        record = [
+            F.unix_millis(f"{SOURCE}.timestamp") if known else nothing,
+            F.xxhash64(f"{SOURCE}.topic", f"{SOURCE}.partition") if known else nothing,
+            F.col(f"{SOURCE}.offset").cast("long") if known else nothing,
         ]
+        values = [F.unix_micros(self.time.cast("timestamp")), *record]
+        return [value.alias(name) for value, name in zip(values, TIMES, strict=True)]
 
     def grace_ms(self, grace: str | None) -> int:
         """How late a row may be: as stated, by the watermark, or the default."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from eagre.errors import SettingsError
 from eagre.operators.aggregates import KINDS, Aggregate, bound
-from eagre.operators.plan import AT, ROW, WRITTEN, Timed, key_names, positive_ms, put, quoted
+from eagre.operators.plan import ROW, TIMES, Timed, key_names, positive_ms, put, quoted
 from eagre.operators.plan import window_of as _window
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def top_n(  # noqa: PLR0913  (what a leaderboard is made of)
         raise SettingsError("RANKS", f"top_n needs at least one rank, not {n}.")
     timed = Timed.of(df, event_time)
     length, grace_ms = positive_ms("top_n", "window", window), timed.grace_ms(grace)
-    place = len(names) + len((AT, WRITTEN))
+    place = len(names) + len(TIMES)
     row = timed.packed(timed.origin(names)).alias(ROW)
     arguments = [F.col(quoted(item)).cast("string").alias("_item"), ranked.column.alias("_score")]
     rows = df.select(*map(quoted, names), *timed.columns, *arguments, row)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
 from eagre.operators.aggregates import Aggregate, bound, require_own_names
-from eagre.operators.plan import AT, ROW, WRITTEN, Timed, key_names, positive_ms, put, quoted
+from eagre.operators.plan import ROW, TIMES, Timed, key_names, positive_ms, put, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ def rolling(
         raise SettingsError("AGGREGATE_MISSING", "rolling needs at least one aggregate.")
     require_own_names("rolling", df.columns, wanted)
     given = [bound(df, one) for one in wanted]
-    before = len(names) + len((AT, WRITTEN))
+    before = len(names) + len(TIMES)
     told = [one.told(before + place) for place, one in enumerate(given)]
     spec_windows = []
     for window, some in aggregates.items():

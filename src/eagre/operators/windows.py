@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from eagre.errors import SettingsError
 from eagre.operators.aggregates import bound_all
-from eagre.operators.plan import AT, ROW, WRITTEN, Timed, key_names, positive_ms, put, quoted
+from eagre.operators.plan import ROW, TIMES, Timed, key_names, positive_ms, put, quoted
 from eagre.operators.plan import window_of as _window
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _put(  # noqa: PLR0913  (what both kinds of window are made of)
 ) -> DataFrame:
     from pyspark.sql.types import BinaryType, LongType, StringType
 
-    before = len(names) + len((AT, WRITTEN))
+    before = len(names) + len(TIMES)
     told = [one.told(before + place) for place, one in enumerate(given)]
     arguments = [one.column.alias(f"_{place}") for place, one in enumerate(given)]
     row = timed.packed(timed.origin(names)).alias(ROW)

@@ -55,6 +55,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     private transient ValueState<byte[]> value;
     private transient Clock clock;
     private transient long lates;
+    private transient Merging merging;
 
     /** Where columns stand; by the data that the operator is put over. */
     private final int at;
@@ -71,7 +72,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         /** The latest event time, in microseconds. */
         long newest = Long.MIN_VALUE;
 
-        /** When the last row came, by the wall clock in milliseconds. */
+        /** When the last row came, by the task's clock in milliseconds. */
         long touched;
 
         /** The timer that is set; 0 for none. */
@@ -107,7 +108,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     /** How long after the last row of a key, in milliseconds, nothing is left to be done for it. */
     abstract long keepsMs();
 
-    /** When something is to be done by the wall clock; the end of the state if nothing earlier. */
+    /** When something is to be done by the task's clock; the end of the state if nothing earlier. */
     long due(S state) {
         return state.touched + keepsMs();
     }
@@ -160,27 +161,31 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         pipeline = told.get("pipeline").asText();
         name = told.get("operator").asText();
         value = getHandle().getValueState(name, Encoders.BINARY(), TTLConfig.NONE());
+        merging = new Merging(written);
         open(told);
-        if (TaskContext.get() != null) clock = new Clock(getHandle().getQueryInfo().getRunId());
+        TaskContext task = TaskContext.get();
+        if (task != null) clock = Clock.of(getHandle().getQueryInfo().getRunId(), id, task.partitionId());
     }
 
     @Override
     public Iterator<Row> handleInputRows(Row group, Iterator<Row> rows, TimerValues times) {
         List<Row> out = new ArrayList<>();
+        long now = times.getCurrentProcessingTimeInMs();
         S state = null;
         while (rows.hasNext()) {
-            Row row = rows.next();
-            if (row.isNullAt(row.length() - 1)) continue;
-            if (state == null) state = load();
-            take(group, state, row, times.getCurrentProcessingTimeInMs(), out);
+            for (Row row : merging.next(rows)) {
+                if (row.isNullAt(row.length() - 1)) continue;
+                if (state == null) state = load();
+                take(group, state, row, now, out);
+            }
         }
-        if (state != null) store(state, times.getCurrentProcessingTimeInMs());
+        if (state != null) store(state, now);
         return CollectionConverters.asScala(out.iterator());
     }
 
     private void take(Row group, S state, Row row, long now, List<Row> out) {
-        clock.saw(written < 0 || row.isNullAt(written) ? null : row.getLong(written));
-        state.touched = now;
+        clock.saw(now, written < 0 || row.isNullAt(written) ? null : row.getLong(written));
+        state.touched = Math.max(state.touched, clock.time(now));
         if (row.isNullAt(at) || isLate(state, row.getLong(at))) {
             Counters.add(pipeline, "late");
             lates++;
@@ -199,7 +204,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         if (timer.getExpiryTimeInMs() != state.timer) return CollectionConverters.asScala(out.iterator());
         state.timer = 0;
         if (trusted(due(state)) <= now) ring(group, state, now, out);
-        if (clock.earliest(state.touched + keepsMs(), keepsMs()) <= now) {
+        if (clock.wall(state.touched + keepsMs(), keepsMs()) <= now) {
             forget();
         } else {
             store(state, now);
@@ -214,9 +219,9 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         lates = 0;
     }
 
-    /** The same time, as late as the wall clock has to be before it says that nothing more comes. */
+    /** What the wall clock says when the task's clock says a time, and no wait is cut short. */
     final long trusted(long due) {
-        return clock.earliest(due, waitsMs());
+        return clock.wall(due, waitsMs());
     }
 
     /** Takes all state of the key away. */
