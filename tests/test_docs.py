@@ -53,6 +53,47 @@ def test_the_readmes_function_runs(eagre_spark):
     assert [row.risk for row in scope["scored"].collect()] == [0.9, 0.1]
 
 
+def test_the_page_about_operators_runs(run_pipeline):
+    scope = {}
+    for code in blocks("python", (ROOT / "docs" / "operators.md").read_text()):
+        exec(code, scope)  # noqa: S102  (our own page)
+    at = "2026-01-01T00:00:00Z"
+    payment = {"id": "p", "card": "c", "amount": 9.0, "country": "CH", "at": at}
+    later = {**payment, "id": "q", "at": "2026-01-01T01:00:00Z"}
+    score = {"game": "g", "player": "p", "points": 3, "at": at}
+
+    def run(name, *rows, topic=None):
+        return run_pipeline(
+            scope[name], {topic: list(rows)} if topic else list(rows), mode="available-now"
+        )
+
+    assert [row["id"] for row in run("once", payment, payment)] == ["p"]
+    [row] = run("features", payment)
+    assert (row["count_1_minute"], row["sum_amount_1_minute"], row["usual"]) == (1, 9.0, 9.0)
+    assert (row["max_amount_1_hour"], row["distinct_country_1_hour"]) == (9.0, 1)
+    assert [(r["rank"], r["player"], r["score"]) for r in run("leaderboard", score)] == [
+        (1, "p", 3)
+    ]
+    found = run("sprees", payment, later)
+    assert [(row["status"], row["count"]) for row in found] == [
+        ("open", 1),
+        ("open", 1),
+        ("final", 1),
+    ]
+    assert [row["spent"] for row in run("minutes", payment, later)] == [9.0]
+    order, pays = {"order": "o", "item": "hat"}, {"order": "o", "amount": 5.0}
+    [row] = run_pipeline(
+        scope["settled"], {"orders": [order], "paid": [pays]}, mode="available-now"
+    )
+    assert (row["item"], row["amount"]) == ("hat", 5.0)
+    [row] = run_pipeline(
+        scope["judged"],
+        {"payments": [payment], "limits": [{"card": "c", "limit": 7.0}]},
+        mode="available-now",
+    )
+    assert (row["id"], row["limit"]) == ("p", 7.0)
+
+
 def test_the_page_about_python_runs(run_in_both_modes):
     scope = {}
     for code in blocks("python", (ROOT / "docs" / "python.md").read_text()):
@@ -129,7 +170,9 @@ MODULES = [
     module.name
     for module in pkgutil.walk_packages(eagre.__path__, "eagre.")
     if "__main__" not in module.name
-    and not re.search(r"templates\.|plugin|_job$|transforms$|eagre_python$", module.name)
+    and not re.search(
+        r"templates\.|plugin|_job$|transforms$|eagre_(python|operators)$", module.name
+    )
 ]
 
 

@@ -29,6 +29,9 @@ Delivery = Literal["at-least-once", "exactly-once"]
 SOURCE = "_source"
 """The column with a row's origin: topic, partition, offset, timestamp."""
 
+WATERMARK = "spark.watermarkDelayMs"
+"""The key under which Spark marks a watermark's column."""
+
 PARSED = "_parsed"
 
 _LIMITS = frozenset(

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,12 @@ class Load:
         pairs = runpy.run_path(self.events)["events"](Random(self.seed))  # noqa: S311
         for number, (key, event) in zip(range(self.records), pairs, strict=False):
             due = self.due_us(number)
-            yield key, {**event, "sent_us": due}, due
+            yield key, {**_timed(event, due), "sent_us": due}, due
+
+    def expected(self, from_us: int, until_us: int) -> int:
+        """How many of the records due in a time must have a result, as their file tells."""
+        expects = runpy.run_path(self.events).get("expects", lambda _: True)
+        return sum(from_us <= due < until_us and expects(event) for _, event, due in self.feed())
 
     def _from_workload(self) -> Iterator[tuple[str, dict[str, Any], int]]:
         chosen = workload(self.events)
@@ -101,6 +107,15 @@ class Load:
         for number, event in zip(range(self.records), chosen.events(self.seed), strict=False):
             due = self.due_us(number)
             yield event[field], {**event, "event_time": due // 1000}, due
+
+
+def _timed(event: dict[str, Any], due_us: int) -> dict[str, Any]:
+    """Turn ``late_ms`` into the time of an event that is sent so much later than it happened."""
+    if "late_ms" not in event:
+        return event
+    at = datetime.fromtimestamp(due_us / 1_000_000 - event["late_ms"] / 1000, UTC)
+    rest = {name: value for name, value in event.items() if name != "late_ms"}
+    return {**rest, "at": at.isoformat(timespec="milliseconds")}
 
 
 class Generator:

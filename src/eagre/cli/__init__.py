@@ -16,6 +16,7 @@ from eagre.cli.dashboard import dashboard
 from eagre.cli.demo import demo
 from eagre.cli.dlq import dlq
 from eagre.cli.doctor import doctor
+from eagre.cli.init import init
 from eagre.cli.jars import jars
 from eagre.cli.run import run
 from eagre.cli.status import status, stop
@@ -46,6 +47,7 @@ COMMANDS = (
     dlq,
     doctor,
     explain,
+    init,
     jars,
     run,
     size,

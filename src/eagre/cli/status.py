@@ -7,6 +7,7 @@ import time
 import click
 
 from eagre.cli.console import say, table, write_json
+from eagre.config import counted
 from eagre.errors import PipelineFailed
 from eagre.runtime import runs
 
@@ -38,6 +39,8 @@ def status(json_file: str | None) -> None:
     click.echo(table(headings, rows) if rows else "no pipeline is running")
     for run in found:
         for one in run.pipelines.values():
+            if one.late:
+                click.echo(f"{one.name}: {counted(one.late, 'row')} came too late")
             if one.reason:
                 click.echo(f"{one.name}: {one.reason}")
             if one.failure:

@@ -94,6 +94,39 @@ def _bridge(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j class proxy)
     return spark._jvm.dev.eagre.python.Bridge  # type: ignore[union-attr]  # noqa: SLF001
 
 
+def operator(rows: DataFrame, name: str, keys: int, spec: str, results: str) -> DataFrame:
+    """Put an operator over rows, of which the first columns are its key."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    spark = rows.sparkSession
+    made = _operators(spark).over(rows._jdf, name, keys, spec, results)  # noqa: SLF001
+    return ClassicDataFrame(made, spark)
+
+
+def stateful_parts(rows: DataFrame) -> list[str]:
+    """Name the stateful parts that rows come through; ``:updates`` marks what repeats results."""
+    return [str(name) for name in _operators(rows.sparkSession).below(rows._jdf)]  # noqa: SLF001
+
+
+def packed(spark: SparkSession, struct: Column, schema: str) -> Column:
+    """Give a struct as bytes, as operators carry it."""
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    return ClassicColumn(_operators(spark).packed(struct._jc, schema))  # noqa: SLF001
+
+
+def unpacked(spark: SparkSession, column: Column, schema: str) -> Column:
+    """Give such bytes as a struct."""
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    return ClassicColumn(_operators(spark).unpacked(column._jc, schema))  # noqa: SLF001
+
+
+def _operators(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j class proxy)
+    companion(spark, "Companion")
+    return spark._jvm.dev.eagre.operators.Operators  # type: ignore[union-attr]  # noqa: SLF001
+
+
 def with_origin(rows: DataFrame, aligned: Sequence[str]) -> DataFrame:
     """Give the rows with their origin, carried through the plan where the user left it behind.
 

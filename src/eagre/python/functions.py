@@ -12,7 +12,7 @@ from eagre.errors import SettingsError
 from eagre.jvm import gateway
 from eagre.letters import OnError, check_on_error, policy, surroundings
 from eagre.python.shipping import interpreter, is_local, pickled
-from eagre.sources import SOURCE
+from eagre.sources import SOURCE, WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 Kind = Literal["map", "flat", "batch", "state"]
-
-WATERMARK = "spark.watermarkDelayMs"
-"""The key under which Spark marks a watermark's column."""
 
 
 @dataclass(frozen=True)

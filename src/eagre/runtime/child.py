@@ -327,7 +327,10 @@ class Run:
             written = self._written(epochs - 1)
             self._report(query, progress)
             told = {**asdict(vitals), "at": time.time()}
-            self.parent.tell("status", lag=lag, written=written, epochs=epochs, vitals=told)
+            late = gateway.row_counts(self.spark).get(f"{self.pipeline.name}/late", 0)
+            self.parent.tell(
+                "status", lag=lag, written=written, epochs=epochs, late=late, vitals=told
+            )
             watchdog.look(written, vitals.consumed, behind_by, silent=self._silent)
             if catching_up and lag is not None and lag < LARGE_LAG:
                 catching_up = False

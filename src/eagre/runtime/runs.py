@@ -35,6 +35,7 @@ class PipelineStatus:
         since: When the phase began, in seconds since 1970.
         lag: Records not yet read.
         written: Where the output ends, over all partitions.
+        late: Rows that came too late for an operator, since its last start.
         commits: Epochs or batches committed.
         restarts: How often it was started again.
         failure: Why it last failed, in a sentence.
@@ -55,6 +56,7 @@ class PipelineStatus:
     since: float = field(default_factory=time.time)
     lag: int | None = None
     written: int | None = None
+    late: int = 0
     commits: int = 0
     restarts: int = 0
     failure: str = ""
@@ -95,7 +97,7 @@ class PipelineStatus:
         self.about = {**self.about, "stages": event["stages"]}
 
     def _hear_status(self, event: dict[str, Any]) -> None:
-        self.lag, self.written = event["lag"], event["written"]
+        self.lag, self.written, self.late = event["lag"], event["written"], event["late"]
         self.commits, self.vitals = event["epochs"], event["vitals"]
 
     def _hear_epoch(self, event: dict[str, Any]) -> None:

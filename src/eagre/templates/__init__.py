@@ -15,6 +15,11 @@ def use_cases() -> list[str]:
     return sorted(path.parent.name for path in FOLDER.glob("*/app.py"))
 
 
+def projects() -> list[str]:
+    """List those that are whole projects, with tests and a README."""
+    return sorted(path.parent.name for path in FOLDER.glob("*/README.md"))
+
+
 def folder(use_case: str) -> Path:
     """Give the folder of a use case.
 

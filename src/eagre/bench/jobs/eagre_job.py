@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import eagre_operators
 import eagre_python
 from pyspark.sql import DataFrame
 from semantics import SEMANTICS
@@ -25,6 +26,8 @@ results = eg.Kafka(
 @eg.pipeline(source=events, sink=results)
 def bench(df: DataFrame) -> DataFrame:
     """Run the workload that the job names."""
+    if variant == "operators":
+        return eagre_operators.OPERATORS[job["workload"]](df)
     if job["workload"] == "python-map":
         return eagre_python.python_map(df, variant)
     if job["workload"] == "python-state":

@@ -107,6 +107,19 @@ class EagrePoisoned(Eagre):
         return "" if workload == "stateless" else "bad records are measured on stateless"
 
 
+class EagreOperators(Eagre):
+    """The same results by Eagre's own operators instead of Spark's aggregations."""
+
+    name = "eagre-operators"
+    title = "Eagre, its operators"
+    variant = "operators"
+
+    def refusal(self, workload: str) -> str:
+        """Only what an operator does is compared."""
+        known = ("window", "dedup", "features")
+        return "" if workload in known else f"operators are compared on {', '.join(known)}"
+
+
 class _Plain(System):
     """Spark through PySpark, without Eagre."""
 

@@ -297,25 +297,24 @@ def python_state(facts: Facts) -> Iterator[Found]:
 def stream_join(facts: Facts) -> Iterator[Found]:
     """Real-Time Mode joins a stream with tables, not with another stream.
 
-    Where each side has at most a few rows per key, a union and an aggregation give the same answer,
-    as soon as the second side arrives:
+    `eg.interval_join` joins two streams by key and nearness in time, in every mode: a pair as soon
+    as its second row is there, and rows that find none (`how="left"` or `"full"`) when the interval
+    and a grace are over, also where nothing more comes:
 
-        clicks = clicks.select("id", F.col("at").alias("click_at"), F.lit(None).cast("timestamp").alias("view_at"))
-        views = views.select("id", F.lit(None).cast("timestamp").alias("click_at"), F.col("at").alias("view_at"))
-        both = (clicks.unionByName(views)
-            .groupBy("id").agg(F.max("click_at").alias("click_at"), F.max("view_at").alias("view_at"))
-            .where("click_at is not null and view_at is not null"))
+        eg.interval_join(views, clicks, "id", within="10 minutes", how="left")
 
-    Give the union a watermark and a window among the keys, so that its state is bounded. An inner
-    join also runs as it is in micro-batches: `--mode micro-batch`.
-    """  # noqa: E501  (code)
+    Columns that are not part of the key need names of their own on each side. Where the second
+    stream is the changes of a table, `eg.lookup(views, users, "user")` gives each row with its
+    key's newest version, or with the one of its event time. An inner join also runs as it is in
+    micro-batches: `--mode micro-batch`.
+    """
     for node in facts.plan.of_kind("Join"):
         if node.detail.get("streams") == 2:  # noqa: PLR2004  (both sides)
             yield Found(
                 "stream-stream join",
                 "two streams are joined, and real time joins a stream only with tables.",
-                "union both streams and aggregate by the join key, as `eagre explain STREAM_JOIN` "
-                "shows; or run in micro-batches.",
+                'join them by time: eg.interval_join(left, right, "key", within="10 minutes"); or '
+                "run in micro-batches.",
                 line=node.line,
             )
 
@@ -324,19 +323,20 @@ def stream_join(facts: Facts) -> Iterator[Found]:
 def session_window(facts: Facts) -> Iterator[Found]:
     """Session windows merge as rows arrive, which Spark offers in append mode only.
 
-    Windows of a fixed length update with every row in real time:
+    `eg.session_windows` gives the same sessions in every mode, as they grow and once more when they
+    are final, by event time or, where nothing follows, by the wall clock:
 
-        df.groupBy("user", F.window("at", "5 minutes")).agg(F.count("*").alias("events"))
+        eg.session_windows(df, "user", "5 minutes", ["count"])
 
-    Sessions as Spark knows them run in a micro-batch query in append mode, beside the real-time one
-    and on the same topic; they come when the gap is over by the watermark.
+    Windows of a fixed length update with every row (`F.window`), or come once when they are final
+    (`eg.windows(..., emit="final")`).
     """
     for node in facts.plan.of_kind("Aggregate"):
         if node.detail.get("session"):
             yield Found(
                 "session_window",
                 "session windows are not supported in update mode, which real time needs.",
-                "use windows of a fixed length (F.window), or a micro-batch query in append mode.",
+                'use eg.session_windows(df, "key", "5 minutes", [...]).',
                 line=node.line,
             )
 
@@ -345,17 +345,18 @@ def session_window(facts: Facts) -> Iterator[Found]:
 def dedup_within_watermark(facts: Facts) -> Iterator[Found]:
     """`dropDuplicatesWithinWatermark` is not among the operators of Real-Time Mode.
 
-    `dropDuplicates` is, and its state is bounded where the event time is one of its columns:
+    `eg.deduplicate` does the same in every mode, with an end to its state:
 
-        df.dropDuplicates(["id", "at"])
+        eg.deduplicate(df, ["id"], within="10 minutes")
 
-    A duplicate must then carry the same event time as the original, as a re-sent record does.
+    `dropDuplicates` runs too, and its state is bounded where the event time is one of its columns:
+    `df.dropDuplicates(["id", "at"])`. A duplicate must then carry the original's event time.
     """
     for node in facts.plan.of_kind("DeduplicateWithinWatermark"):
         yield Found(
             "dropDuplicatesWithinWatermark",
             "dropDuplicatesWithinWatermark does not run in real time.",
-            'use dropDuplicates with the event time as one of them: dropDuplicates(["id", "at"]).',
+            'use eg.deduplicate(df, ["id"], within="10 minutes").',
             line=node.line,
         )
 
@@ -364,8 +365,9 @@ def dedup_within_watermark(facts: Facts) -> Iterator[Found]:
 def count_distinct(facts: Facts) -> Iterator[Found]:
     """Streams have no exact distinct aggregates, in any mode.
 
-    `F.approx_count_distinct` keeps a sketch of fixed size per group; `F.collect_set` with `F.size`
-    is exact where the values are few.
+    `F.approx_count_distinct` keeps a sketch of fixed size per group, and `distinct(...)` of
+    `eg.rolling` one for each slice of a rolling window; `F.collect_set` with `F.size` is exact
+    where the values are few.
     """
     if facts.plan.refused_as("Distinct aggregations"):
         yield Found(
@@ -431,7 +433,8 @@ def state_before_union(facts: Facts) -> Iterator[Found]:
     """Union first, then keep state: no aggregation or deduplication may stand before a union.
 
     Where the branches need different state, give the rows a column with the branch's name, union
-    them, and make it one of the keys; or run two pipelines that write one topic.
+    them, and make it one of the keys; or run two pipelines that write one topic. `eg.interval_join`
+    and `eg.lookup` unite their streams, so they come before other operators, never behind one.
     """
     if facts.plan.refused_as("STATEFUL_OPERATORS_BEFORE_UNION"):
         yield Found(

@@ -30,8 +30,9 @@ def state_unbounded(facts: Facts) -> Iterator[Found]:
         df.groupBy("card", F.window("at", "1 hour")).agg(...)
         df.dropDuplicates(["id", "at"])
 
-    Where the keys are few and known, such as countries, the state is bounded by itself, and the
-    warning can be left aside.
+    `eg.deduplicate`, `eg.windows` and `eg.rolling` end their state by themselves. Where the keys
+    are few and known, such as countries, the state is bounded by itself, and the warning can be
+    left aside.
     """
     watermark = bool(facts.plan.of_kind("EventTimeWatermark"))
     for node in facts.plan.of_kind("Aggregate", "Deduplicate", "Distinct"):

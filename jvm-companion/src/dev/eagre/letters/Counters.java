@@ -5,13 +5,14 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.LongAdder;
 
-/** How many rows failed in this JVM, by pipeline and by what became of them. */
+/** How many rows failed or came too late in this JVM, by pipeline and by what became of them. */
 public final class Counters {
     private static final Map<String, LongAdder> COUNTS = new ConcurrentHashMap<>();
 
     private Counters() {}
 
-    static void add(String pipeline, String fate) {
+    /** Counts a row. */
+    public static void add(String pipeline, String fate) {
         COUNTS.computeIfAbsent(pipeline + "/" + fate, name -> new LongAdder()).increment();
     }
 

@@ -15,7 +15,7 @@ import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Puts {@link Ahead} before Python processors. The shuffle goes below it; the state then needs no
+ * Puts {@link Ahead} before Python processors, and before others whose timers tick. The shuffle goes below it; the state then needs no
  * other, for the step keeps the attributes that the rows are distributed by. Not in event time, where
  * Spark drops late rows in between.
  */
@@ -27,7 +27,8 @@ final class LookAhead extends Rule<LogicalPlan> {
 
     private static LogicalPlan rewrite(LogicalPlan node) {
         if (!(node instanceof TransformWithState state)
-                || !((Object) state.statefulProcessor() instanceof PythonProcessor processor)
+                || !((Object) state.statefulProcessor() instanceof Ticking processor)
+                || !looksAhead(processor)
                 || state.timeMode().equals(TimeMode.EventTime())
                 || !state.left().isStreaming()
                 || isThere(state.left())) {
@@ -40,6 +41,10 @@ final class LookAhead extends Rule<LogicalPlan> {
         Ahead.Step step = new Ahead.Step(processor.id(), columns.size(), processor.tickMs());
         LogicalPlan ahead = Plans.over(spread, step, columns, List.of());
         return node.withNewChildren(Plans.sequence(List.of(ahead, state.right())));
+    }
+
+    private static boolean looksAhead(Ticking processor) {
+        return processor instanceof PythonProcessor || processor.tickMs() > 0;
     }
 
     private static boolean isThere(LogicalPlan child) {

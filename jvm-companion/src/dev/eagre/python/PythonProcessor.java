@@ -36,7 +36,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>The last column of its rows is the row's bytes; null is a tick, which only lets Spark look at its
  * timers.
  */
-final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, byte[], Row> {
+final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, byte[], Row> implements Ticking {
     private static final int ROWS = 1;
     private static final int TIMER = 2;
     private static final int INITIAL = 3;
@@ -82,13 +82,13 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         this.tickMs = tickMs;
     }
 
-    /** What tells it from other processors of a task. */
-    String id() {
+    @Override
+    public String id() {
         return id;
     }
 
-    /** How often an idle partition looks at its timers; 0 for never. */
-    long tickMs() {
+    @Override
+    public long tickMs() {
         return tickMs;
     }
 

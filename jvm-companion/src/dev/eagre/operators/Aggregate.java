@@ -1,0 +1,148 @@
+package dev.eagre.operators;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Row;
+
+/**
+ * One aggregate over rows: {@code count}, {@code sum}, {@code avg}, {@code min}, {@code max} or
+ * {@code distinct}; nulls are left out, as in SQL. Its argument is a column of whole numbers, or of
+ * reals; that of {@code distinct} is a hash.
+ */
+final class Aggregate {
+    enum Kind {
+        COUNT,
+        SUM,
+        AVG,
+        MIN,
+        MAX,
+        DISTINCT
+    }
+
+    final Kind kind;
+    private final int column;
+    private final boolean whole;
+
+    private Aggregate(Kind kind, int column, boolean whole) {
+        this.kind = kind;
+        this.column = column;
+        this.whole = whole;
+    }
+
+    static List<Aggregate> all(JsonNode specs) {
+        List<Aggregate> found = new ArrayList<>();
+        for (JsonNode spec : specs) {
+            Kind kind = Kind.valueOf(spec.get("kind").asText().toUpperCase(java.util.Locale.ROOT));
+            found.add(new Aggregate(kind, spec.get("column").asInt(), spec.get("whole").asBoolean()));
+        }
+        return found;
+    }
+
+    static Partial[] empty(List<Aggregate> aggregates) {
+        Partial[] partials = new Partial[aggregates.size()];
+        for (int i = 0; i < partials.length; i++) partials[i] = new Partial();
+        return partials;
+    }
+
+    static void add(List<Aggregate> aggregates, Partial[] partials, Row row) {
+        for (int i = 0; i < partials.length; i++) aggregates.get(i).add(partials[i], row);
+    }
+
+    static void merge(List<Aggregate> aggregates, Partial[] into, Partial[] other) {
+        for (int i = 0; i < into.length; i++) aggregates.get(i).merge(into[i], other[i]);
+    }
+
+    static Partial[] read(List<Aggregate> aggregates, DataInputStream in) throws IOException {
+        Partial[] partials = empty(aggregates);
+        for (int i = 0; i < partials.length; i++) aggregates.get(i).read(partials[i], in);
+        return partials;
+    }
+
+    static void write(List<Aggregate> aggregates, Partial[] partials, DataOutputStream out) throws IOException {
+        for (int i = 0; i < partials.length; i++) aggregates.get(i).write(partials[i], out);
+    }
+
+    /** What an aggregate has seen so far. */
+    static final class Partial {
+        long count;
+        long whole;
+        double real;
+        Sketch sketch;
+    }
+
+    void add(Partial partial, Row row) {
+        if (row.isNullAt(column)) return;
+        Partial one = new Partial();
+        one.count = 1;
+        if (kind == Kind.DISTINCT) {
+            one.sketch = Sketch.of(row.getLong(column));
+        } else if (kind != Kind.COUNT) {
+            one.whole = whole ? row.getLong(column) : 0;
+            one.real = whole ? one.whole : row.getDouble(column);
+        }
+        merge(partial, one);
+    }
+
+    void merge(Partial into, Partial other) {
+        if (other.count == 0) return;
+        boolean first = into.count == 0;
+        into.count += other.count;
+        switch (kind) {
+            case COUNT -> {}
+            case SUM, AVG -> {
+                into.whole = saturated(into.whole, other.whole);
+                into.real += other.real;
+            }
+            case MIN -> take(into, other, first || (whole ? other.whole < into.whole : other.real < into.real));
+            case MAX -> take(into, other, first || (whole ? other.whole > into.whole : other.real > into.real));
+            case DISTINCT -> into.sketch = first ? other.sketch : into.sketch.with(other.sketch);
+        }
+    }
+
+    private static void take(Partial into, Partial other, boolean better) {
+        if (!better) return;
+        into.whole = other.whole;
+        into.real = other.real;
+    }
+
+    private static long saturated(long a, long b) {
+        long sum = a + b;
+        boolean overflows = ((a ^ sum) & (b ^ sum)) < 0;
+        return overflows ? (a < 0 ? Long.MIN_VALUE : Long.MAX_VALUE) : sum;
+    }
+
+    Object result(Partial partial) {
+        if (kind == Kind.COUNT) return partial.count;
+        if (kind == Kind.DISTINCT) return partial.count == 0 ? 0L : partial.sketch.estimate();
+        if (partial.count == 0) return null;
+        if (kind == Kind.AVG) return partial.real / partial.count;
+        if (whole) return partial.whole;
+        return partial.real;
+    }
+
+    private void read(Partial partial, DataInputStream in) throws IOException {
+        partial.count = in.readLong();
+        if (partial.count == 0 || kind == Kind.COUNT) return;
+        if (kind == Kind.DISTINCT) {
+            partial.sketch = Sketch.read(in);
+            return;
+        }
+        partial.whole = whole ? in.readLong() : 0;
+        partial.real = whole && kind != Kind.AVG ? partial.whole : in.readDouble();
+    }
+
+    private void write(Partial partial, DataOutputStream out) throws IOException {
+        out.writeLong(partial.count);
+        if (partial.count == 0 || kind == Kind.COUNT) return;
+        if (kind == Kind.DISTINCT) {
+            partial.sketch.write(out);
+            return;
+        }
+        if (whole) out.writeLong(partial.whole);
+        if (!whole || kind == Kind.AVG) out.writeDouble(partial.real);
+    }
+}

@@ -1,0 +1,169 @@
+package dev.eagre.operators;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.spark.sql.Row;
+
+/**
+ * Gives each row with its key's row of a table that is kept current from a stream: the latest one, or
+ * the one that was valid at the row's time. A row whose key is not there may wait for it.
+ */
+final class Lookup extends Operator<Lookup.Versions> {
+    private static final int TABLE = 1;
+    private static final long LATEST = 0;
+
+    private transient int side;
+    private transient int deleted;
+    private transient boolean versioned;
+    private transient boolean inner;
+    private transient long history;
+    private transient long waitsMs;
+    private transient long keepsMs;
+
+    Lookup(String spec, int at, int written) {
+        super(spec, at, written);
+    }
+
+    private record Waiting(long at, long touched, byte[] row) {}
+
+    /** The versions of the key's row by the time from which they hold, null where it was deleted. */
+    static final class Versions extends State {
+        final TreeMap<Long, byte[]> versions = new TreeMap<>();
+        final List<Waiting> waiting = new ArrayList<>();
+
+        @Override
+        void read(DataInputStream in) throws IOException {
+            super.read(in);
+            for (int left = in.readInt(); left > 0; left--) versions.put(in.readLong(), Layout.readBytes(in));
+            for (int left = in.readInt(); left > 0; left--) {
+                waiting.add(new Waiting(in.readLong(), in.readLong(), Layout.readBytes(in)));
+            }
+        }
+
+        @Override
+        void write(DataOutputStream out) throws IOException {
+            super.write(out);
+            out.writeInt(versions.size());
+            for (Map.Entry<Long, byte[]> version : versions.entrySet()) {
+                out.writeLong(version.getKey());
+                Layout.writeBytes(version.getValue(), out);
+            }
+            out.writeInt(waiting.size());
+            for (Waiting one : waiting) {
+                out.writeLong(one.at);
+                out.writeLong(one.touched);
+                Layout.writeBytes(one.row, out);
+            }
+        }
+    }
+
+    @Override
+    void open(JsonNode spec) {
+        side = spec.get("side").asInt();
+        deleted = side + 1;
+        versioned = spec.get("versioned").asBoolean();
+        inner = spec.get("inner").asBoolean();
+        history = spec.get("history").asLong();
+        waitsMs = spec.get("waits_ms").asLong();
+        keepsMs = spec.get("keeps_ms").asLong();
+    }
+
+    @Override
+    Versions empty() {
+        return new Versions();
+    }
+
+    @Override
+    boolean isLate(Versions state, long at) {
+        return versioned && state.newest != Long.MIN_VALUE && at < state.newest - history;
+    }
+
+    @Override
+    void late(Row row, List<Row> out) {
+        if (row.getInt(side) != TABLE && !inner) out.add(found(row.getAs(row.length() - 1), null));
+    }
+
+    @Override
+    void row(Row group, Versions state, Row row, long at, List<Row> out) {
+        byte[] bytes = row.getAs(row.length() - 1);
+        if (row.getInt(side) == TABLE) {
+            state.versions.put(versioned ? at : LATEST, row.getBoolean(deleted) ? null : bytes);
+            release(state, out);
+        } else if (waitsMs > 0 && !known(state, at)) {
+            state.waiting.add(new Waiting(at, state.touched, bytes));
+        } else {
+            give(state, at, bytes, out);
+        }
+        prune(state);
+    }
+
+    private Map.Entry<Long, byte[]> version(Versions state, long at) {
+        return state.versions.floorEntry(versioned ? at : LATEST);
+    }
+
+    private boolean known(Versions state, long at) {
+        return version(state, at) != null;
+    }
+
+    private void give(Versions state, long at, byte[] row, List<Row> out) {
+        Map.Entry<Long, byte[]> version = version(state, at);
+        byte[] value = version == null ? null : version.getValue();
+        if (value != null || !inner) out.add(found(row, value));
+    }
+
+    private static Row found(byte[] row, byte[] value) {
+        return org.apache.spark.sql.RowFactory.create(row, value);
+    }
+
+    /** Rows that waited go as soon as there is a version for them. */
+    private void release(Versions state, List<Row> out) {
+        state.waiting.removeIf(one -> {
+            if (!known(state, one.at)) return false;
+            give(state, one.at, one.row, out);
+            return true;
+        });
+    }
+
+    /** Keeps the versions that a row which is not late may need: one older than the history. */
+    private void prune(Versions state) {
+        if (!versioned || state.newest == Long.MIN_VALUE) return;
+        Long oldest = state.versions.floorKey(state.newest - history);
+        if (oldest != null) state.versions.headMap(oldest, false).clear();
+    }
+
+    @Override
+    void ring(Row group, Versions state, long now, List<Row> out) {
+        state.waiting.removeIf(one -> {
+            if (trusted(one.touched + waitsMs) > now) return false;
+            give(state, one.at, one.row, out);
+            return true;
+        });
+    }
+
+    @Override
+    long due(Versions state) {
+        return state.waiting.stream().mapToLong(one -> one.touched + waitsMs).min().orElse(super.due(state));
+    }
+
+    @Override
+    boolean isNothing(Versions state) {
+        boolean gone = state.versions.size() <= 1 && state.versions.values().stream().allMatch(v -> v == null);
+        return gone && state.waiting.isEmpty();
+    }
+
+    @Override
+    long waitsMs() {
+        return waitsMs;
+    }
+
+    @Override
+    long keepsMs() {
+        return keepsMs;
+    }
+}

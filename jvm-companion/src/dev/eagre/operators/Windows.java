@@ -1,0 +1,161 @@
+package dev.eagre.operators;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import dev.eagre.operators.Aggregate.Partial;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.function.Predicate;
+import org.apache.spark.sql.Row;
+
+/**
+ * Aggregates over windows of a fixed length: with each row, or once, when the key's event time or the
+ * wall clock is past the window's end and the grace.
+ */
+final class Windows extends Operator<Windows.Open> {
+    private transient long length;
+    private transient long slide;
+    private transient long grace;
+    private transient boolean updates;
+    private transient List<Aggregate> aggregates;
+
+    Windows(String spec, int at, int written) {
+        super(spec, at, written);
+    }
+
+    private static final class Window {
+        long last = Long.MIN_VALUE;
+        long touched;
+        byte[] row;
+        Partial[] partials;
+    }
+
+    /** The open windows of a key by their start, and up to when they were closed by the wall clock. */
+    final class Open extends State {
+        final TreeMap<Long, Window> windows = new TreeMap<>();
+        long closed = Long.MIN_VALUE;
+
+        @Override
+        void read(DataInputStream in) throws IOException {
+            super.read(in);
+            closed = in.readLong();
+            for (int left = in.readInt(); left > 0; left--) {
+                Window window = new Window();
+                windows.put(in.readLong(), window);
+                window.last = in.readLong();
+                window.touched = in.readLong();
+                window.row = Layout.readBytes(in);
+                window.partials = Aggregate.read(aggregates, in);
+            }
+        }
+
+        @Override
+        void write(DataOutputStream out) throws IOException {
+            super.write(out);
+            out.writeLong(closed);
+            out.writeInt(windows.size());
+            for (Map.Entry<Long, Window> entry : windows.entrySet()) {
+                Window window = entry.getValue();
+                out.writeLong(entry.getKey());
+                out.writeLong(window.last);
+                out.writeLong(window.touched);
+                Layout.writeBytes(window.row, out);
+                Aggregate.write(aggregates, window.partials, out);
+            }
+        }
+
+        /** Up to when windows are closed. */
+        long over() {
+            return newest == Long.MIN_VALUE ? closed : Math.max(closed, newest - grace);
+        }
+    }
+
+    @Override
+    void open(JsonNode spec) {
+        length = spec.get("window").asLong();
+        slide = spec.get("slide").asLong();
+        grace = spec.get("grace").asLong();
+        updates = spec.get("updates").asBoolean();
+        aggregates = Aggregate.all(spec.get("aggregates"));
+    }
+
+    @Override
+    Open empty() {
+        return new Open();
+    }
+
+    @Override
+    boolean isLate(Open state, long at) {
+        return floor(at, slide) + length <= state.over();
+    }
+
+    @Override
+    void row(Row group, Open state, Row row, long at, List<Row> out) {
+        close(group, state, out, start -> start + length <= state.over());
+        for (long start = floor(at, slide); start > at - length; start -= slide) {
+            if (start + length <= state.over()) break;
+            Window window = state.windows.computeIfAbsent(start, key -> new Window());
+            if (window.partials == null) window.partials = Aggregate.empty(aggregates);
+            Aggregate.add(aggregates, window.partials, row);
+            window.last = Math.max(window.last, at);
+            window.touched = state.touched;
+            window.row = row.getAs(row.length() - 1);
+            if (updates) out.add(result(group, start, window));
+        }
+    }
+
+    private void close(Row group, Open state, List<Row> out, Predicate<Long> over) {
+        for (long start : new ArrayList<>(state.windows.keySet())) {
+            if (!over.test(start)) continue;
+            Window window = state.windows.remove(start);
+            if (!updates) out.add(result(group, start, window));
+        }
+    }
+
+    private Row result(Row group, long start, Window window) {
+        Object[] values = new Object[2 + aggregates.size()];
+        values[0] = start;
+        for (int i = 0; i < aggregates.size(); i++) values[1 + i] = aggregates.get(i).result(window.partials[i]);
+        values[values.length - 1] = window.row;
+        return Results.row(group, values);
+    }
+
+    @Override
+    void ring(Row group, Open state, long now, List<Row> out) {
+        if (updates) return;
+        List<Long> over = new ArrayList<>();
+        for (Map.Entry<Long, Window> entry : state.windows.entrySet()) {
+            if (trusted(end(entry.getKey(), entry.getValue())) <= now) over.add(entry.getKey());
+        }
+        for (long start : over) state.closed = Math.max(state.closed, start + length);
+        close(group, state, out, over::contains);
+    }
+
+    /** When a window is over by the wall clock: what was left of it at its last row, and the grace. */
+    private long end(long start, Window window) {
+        return window.touched + (start + length - window.last + grace) / 1000;
+    }
+
+    @Override
+    long due(Open state) {
+        if (updates) return super.due(state);
+        return state.windows.entrySet().stream()
+                .mapToLong(entry -> end(entry.getKey(), entry.getValue()))
+                .min()
+                .orElse(super.due(state));
+    }
+
+    @Override
+    long waitsMs() {
+        return (length + grace) / 1000;
+    }
+
+    @Override
+    long keepsMs() {
+        return 2 * (length + grace) / 1000;
+    }
+}

@@ -1,0 +1,166 @@
+"""Aggregates as the operators take them: ``count``, ``sum(amount)``, ``distinct(country) as n``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eagre.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+KINDS = ("count", "sum", "avg", "min", "max", "distinct")
+WHOLE = ("byte", "short", "integer", "long")
+REAL = ("float", "double", "decimal")
+
+_FORM = re.compile(
+    rf"\s*(?P<kind>{'|'.join(KINDS)})\s*(?:\(\s*(?P<argument>.*?)\s*\))?"
+    r"(?:\s+as\s+(?P<name>\w+))?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate.
+
+    Attributes:
+        kind: What is computed.
+        argument: An SQL expression over the rows; None counts them all.
+        name: What to call the result.
+    """
+
+    kind: str
+    argument: str | None
+    name: str
+
+    @classmethod
+    def read(cls, text: str, suffix: str = "") -> Aggregate:
+        """Read one from its text.
+
+        >>> Aggregate.read("sum(amount)", "1_minute")
+        Aggregate(kind='sum', argument='amount', name='sum_amount_1_minute')
+        >>> Aggregate.read("count as payments")
+        Aggregate(kind='count', argument=None, name='payments')
+
+        Raises:
+            SettingsError: It is no aggregate.
+        """
+        found = _FORM.fullmatch(text)
+        if not found:
+            raise _malformed(text)
+        kind, argument = found["kind"].lower(), found["argument"] or None
+        if kind == "count" and argument in (None, "*", "1"):
+            argument = None
+        elif argument is None:
+            raise _malformed(text)
+        parts = [kind, re.sub(r"\W+", "_", argument or "").strip("_"), suffix]
+        return cls(kind, argument, found["name"] or "_".join(filter(None, parts)))
+
+
+def _malformed(text: str) -> SettingsError:
+    return SettingsError(
+        "AGGREGATE_MALFORMED",
+        f"an aggregate must be count, or one of {', '.join(KINDS)} of a column, not {text!r}.",
+        hint='write for example "count", "sum(amount)" or "distinct(country) as n".',
+    )
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An aggregate over the columns of given rows.
+
+    Attributes:
+        aggregate: The aggregate.
+        column: Its argument as the companion takes it: a whole number, a real or a hash.
+        whole: Whether it is a whole number.
+    """
+
+    aggregate: Aggregate
+    column: Column
+    whole: bool
+
+    @property
+    def result(self) -> DataType:
+        """The type of its result."""
+        from pyspark.sql.types import DoubleType, LongType
+
+        counts = self.aggregate.kind in ("count", "distinct")
+        whole = counts or (self.whole and self.aggregate.kind != "avg")
+        return LongType() if whole else DoubleType()
+
+    def told(self, column: int) -> dict[str, Any]:
+        """Say to the companion what it is, and in which column its argument stands."""
+        return {"kind": self.aggregate.kind, "column": column, "whole": self.whole}
+
+
+def bound(df: DataFrame, aggregate: Aggregate) -> Bound:
+    """Bind an aggregate to rows.
+
+    Raises:
+        SettingsError: Its argument is no column of them, or not a number.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as F
+
+    if aggregate.argument is None:
+        return Bound(aggregate, F.lit(1).cast("long"), whole=True)
+    value = F.expr(aggregate.argument)
+    try:
+        kind = df.select(value.alias("value")).schema["value"].dataType.typeName()
+    except (AnalysisException, ParseException) as error:
+        raise SettingsError(
+            "AGGREGATE_ARGUMENT",
+            f"{aggregate.kind}({aggregate.argument}) cannot be computed from the columns "
+            f"{', '.join(df.columns)}: {str(error).splitlines()[0]}",
+        ) from None
+    if aggregate.kind == "count":
+        return Bound(aggregate, F.when(value.isNotNull(), 1).cast("long"), whole=True)
+    if aggregate.kind == "distinct":
+        return Bound(aggregate, F.when(value.isNotNull(), F.xxhash64(value)), whole=True)
+    if kind not in WHOLE and not kind.startswith(REAL):
+        raise SettingsError(
+            "AGGREGATE_ARGUMENT",
+            f"{aggregate.kind}({aggregate.argument}) needs a number, and it is {kind}.",
+        )
+    whole = kind in WHOLE
+    return Bound(aggregate, value.cast("long" if whole else "double"), whole)
+
+
+def bound_all(
+    df: DataFrame, operator: str, aggregates: Sequence[str], taken: Iterable[str]
+) -> list[Bound]:
+    """Read aggregates and bind them to rows.
+
+    Raises:
+        SettingsError: One is malformed, or has the name of another column.
+    """
+    if isinstance(aggregates, str) or not aggregates:
+        raise SettingsError(
+            "AGGREGATE_MISSING", f"{operator} needs a list of aggregates, not {aggregates!r}."
+        )
+    wanted = [Aggregate.read(text) for text in aggregates]
+    require_own_names(operator, taken, wanted)
+    return [bound(df, one) for one in wanted]
+
+
+def require_own_names(operator: str, taken: Iterable[str], aggregates: Sequence[Aggregate]) -> None:
+    """Refuse two results, or a result and a column, of one name.
+
+    Raises:
+        SettingsError: There are such.
+    """
+    seen = {name.lower() for name in taken}
+    for aggregate in aggregates:
+        if aggregate.name.lower() in seen:
+            raise SettingsError(
+                "RESULT_NAMED_TWICE",
+                f"{operator} has more than one column {aggregate.name!r}.",
+                hint=f'give the result another name: "... as {aggregate.name}_2".',
+            )
+        seen.add(aggregate.name.lower())

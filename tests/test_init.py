@@ -1,0 +1,45 @@
+"""``eagre init``: projects that pass their own tests."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from eagre.templates import projects
+
+
+@pytest.mark.parametrize("use_case", projects())
+def test_a_project_passes_its_own_tests(cli, use_case):
+    cli.ok("init", use_case, "mine")
+    place = cli.folder / "mine"
+    assert len((place / "app.py").read_text().splitlines()) <= 80
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
+        cwd=place,
+        env={**os.environ, **cli.env},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def test_what_is_there_is_not_written_over(cli):
+    (cli.folder / "mine").mkdir()
+    (cli.folder / "mine" / "app.py").write_text("mine")
+    done = cli("init", "fraud", "mine")
+    assert done.returncode == 1
+    assert "DIRECTORY_NOT_EMPTY" in done.stderr
+    assert (cli.folder / "mine" / "app.py").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("payments", "USE_CASE_NO_PROJECT"), ("none", "USE_CASE_UNKNOWN")]
+)
+def test_what_cannot_be_made(cli, name, code):
+    done = cli("init", name, "new")
+    assert code in done.stderr
+    assert not (cli.folder / "new").exists()

@@ -1,0 +1,339 @@
+"""Operators over time: the wall clock, standstills, kills, chains, and state that has an end."""
+
+import json
+import time
+
+import pytest
+from pyspark.sql import functions as F
+
+import eagre as eg
+from eagre.errors import SettingsError
+from eagre.testing.harness import Record
+from eagre.waiting import wait_until
+from streams import SCHEMA, absolute_ms, deduplicated, payments, rolled
+from test_operators import keyed, source
+from test_python_state import _kill_all
+
+WAIT_MS = 900
+
+
+class Live:
+    """A query that runs while the test sends rows."""
+
+    def __init__(self, harness, pipeline, checkpoint, mode="real-time", every=None):
+        self.harness, self.pipeline = harness, pipeline
+        harness._make_topics(pipeline)  # noqa: SLF001
+        self.out = pipeline.sink.topics[0]
+        self.query = pipeline.start(
+            harness.spark,
+            checkpoint=str(checkpoint),
+            brokers=harness.brokers,
+            mode=mode,
+            every=every or ("1 minute" if mode == "real-time" else "100 ms"),
+            start={
+                topic: dict.fromkeys(map(str, partitions), 0)
+                for source in pipeline.sources
+                for topic, partitions in harness.topics.ends(source.topics).items()
+            },
+        )
+
+    def send(self, *rows, topic=None):
+        self.harness._write(self.pipeline, {topic: rows} if topic else rows)  # noqa: SLF001
+
+    def results(self):
+        ends = self.harness.topics.ends([self.out])[self.out]
+        records = self.harness.records(self.out, dict.fromkeys(ends, 0))
+        return [(record.timestamp()[1], json.loads(record.value())) for record in records]
+
+    def await_row(self, what, seconds=20, **wanted):
+        def found():
+            return [
+                (at, row)
+                for at, row in self.results()
+                if all(row.get(name) == value for name, value in wanted.items())
+            ]
+
+        wait_until(found, seconds, f"{what} did not come; there is {self.results()}")
+        return found()[0]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.query.stop()
+
+
+def closing(kind, name):
+    """A pipeline that gives something when nothing more comes for 900 ms."""
+
+    def transform(df, *more):
+        if kind == "session_windows":
+            return eg.session_windows(df, "card", "600 ms", ["count"], grace="300 ms")
+        if kind == "windows":
+            return eg.windows(df, "card", "600 ms", ["count"], emit="final", grace="300 ms")
+        if kind == "lookup":
+            return eg.lookup(df, more[0], "card", wait="900 ms")
+        return eg.interval_join(df, more[0], "card", "600 ms", "left", grace="300 ms")
+
+    second = eg.Kafka(f"{name}-second", schema="card STRING, other INT")
+    both = [source(f"{name}-in"), second] if kind in ("interval_join", "lookup") else []
+    pipeline = eg.pipeline(
+        source=both or source(f"{name}-in"), sink=eg.Kafka(f"{name}-out"), name=name
+    )
+    return pipeline(lambda *streams: transform(*streams).drop("_source"))
+
+
+@pytest.mark.parametrize("kind", ["session_windows", "windows", "interval_join", "lookup"])
+def test_the_wall_clock_ends_what_nothing_follows(eagre_harness, tmp_path, kind):
+    """In one epoch of a minute, on partitions where nothing else comes."""
+    pipeline = closing(kind, f"op-idle-{kind}")
+    with Live(eagre_harness, pipeline, tmp_path / "c") as live:
+        live.send({"card": "warm", "id": 0})
+        live.await_row("the first row", card="warm")
+        time.sleep(2 * WAIT_MS / 1000)
+        sent = time.time() * 1000
+        live.send({"card": "idle", "id": 1})
+        status = {"status": "final"} if kind == "session_windows" else {}
+        at, _ = live.await_row("the end", card="idle", **status)
+    assert at - sent > (200 if kind == "windows" else WAIT_MS - 100)
+    assert at - sent < WAIT_MS + 1000
+
+
+def test_records_that_are_read_late_go_by_their_own_time(eagre_harness, tmp_path):
+    """Of a day ago, as in a backfill: a session ends no earlier than it would have then."""
+    pipeline = closing("session_windows", "op-old")
+    day_ago = round(time.time() * 1000) - 86_400_000
+
+    def old(number, ms):
+        return Record({"card": "old", "id": number}, "old", timestamp_ms=day_ago + ms)
+
+    with Live(eagre_harness, pipeline, tmp_path / "c") as live:
+        live.send({"card": "warm", "id": 0})
+        live.await_row("the first row", card="warm", status="final")
+        sent = time.time() * 1000
+        live.send(old(1, 0))
+        live.send(old(2, 500))
+        at, row = live.await_row("the end", card="old", status="final")
+    assert row["count"] == 2
+    assert WAIT_MS - 100 < at - sent < WAIT_MS + 1500
+
+
+def test_a_row_waits_for_its_table(eagre_harness, tmp_path):
+    @eg.pipeline(
+        source=[source("op-wait-in"), eg.Kafka("op-wait-table", schema="card STRING, limit INT")],
+        sink=eg.Kafka("op-wait-out"),
+    )
+    def waits(df, table):
+        return eg.lookup(df, table, "card", wait="1 minute").select("id", "limit")
+
+    with Live(eagre_harness, waits, tmp_path / "c") as live:
+        live.send({"card": "c", "id": 1})
+        live.send({"card": "c", "limit": 7}, topic="op-wait-table")
+        live.await_row("the row that waited", id=1, limit=7)
+        live.send({"card": "c", "id": 2})
+        live.await_row("the next row", id=2, limit=7)
+
+
+def test_a_standstill_ends_no_session(eagre_harness, tmp_path):
+    """What waits in the topic while the query is down still belongs to its session."""
+
+    @eg.pipeline(source=source("op-still-in"), sink=eg.Kafka("op-still-out"))
+    def still(df):
+        made = eg.session_windows(df, "card", "2 s", ["count"], grace="3 s", event_time="at")
+        return made.drop("_source")
+
+    row = {"card": "c", "id": 1, "at": "2026-01-01T00:00:00Z"}
+    eagre_harness.run(still, [row], checkpoint=tmp_path / "c")
+    time.sleep(5.5)
+    eagre_harness._write(still, [{**row, "id": 2, "at": "2026-01-01T00:00:01Z"}])  # noqa: SLF001
+    with Live(eagre_harness, still, tmp_path / "c") as live:
+        live.await_row("the session", count=2, status="final")
+        assert [row["count"] for _, row in live.results() if row["status"] == "final"] == [2]
+
+
+def chain(name, **sink):
+    @eg.pipeline(source=source(f"{name}-in"), sink=eg.Kafka(f"{name}-out", **sink), name=name)
+    def chained(df):
+        once = eg.deduplicate(df, "id", "1 hour", event_time="at")
+        windows = {"1 minute": ["count as n", "sum(amount) as total"]}
+        features = eg.rolling(once, "card", windows, grace="1 hour", event_time="at")
+        return features.select("id", "card", "n", "total")
+
+    return chained
+
+
+def expected_of_chain(rows):
+    once, _ = deduplicated(rows, "id", 3_600_000)
+    return {
+        row["id"]: (len(window), sum_of(window))
+        for row, window in rolled(once, "card", 60_000, 60, 3_600_000)
+    }
+
+
+def sum_of(rows):
+    known = [row["amount"] for row in rows if row["amount"] is not None]
+    return sum(known) if known else None
+
+
+def test_operators_in_a_chain(run_in_both_modes):
+    rows = payments(7, 300, grace=20)
+    for row in rows:
+        row["id"] = row["id"] * 7919 % 10_007  # a batch sorts by them
+    found = run_in_both_modes(chain("op-chain"), keyed(rows))
+    assert len(found) == len({row["id"] for row in found})
+    assert {row["id"]: (row["n"], row.get("total")) for row in found} == expected_of_chain(rows)
+
+
+def test_the_same_after_interruptions(eagre_harness, tmp_path):
+    """Stopped in the middle of epochs, without a drain, again and again, in both modes."""
+    rows = payments(8, 400, grace=20)[:400]
+    pipeline = chain("op-cut")
+    eagre_harness.run(pipeline, [], checkpoint=tmp_path / "c")
+    for part, mode in enumerate(["real-time", "micro-batch", "real-time", "micro-batch"]):
+        with Live(eagre_harness, pipeline, tmp_path / "c", mode, "5 seconds") as live:
+            live.send(*keyed(rows[part * 100 : part * 100 + 100]))
+            last = rows[part * 100 + 99]["id"]
+            live.await_row("the last row", id=last)
+    with Live(eagre_harness, pipeline, tmp_path / "c") as live:
+        live.send(Record({"id": -1, "card": "end", "at": rows[-1]["at"]}, key="end"))
+        live.await_row("the end", id=-1)
+        results = [row for _, row in live.results() if row["id"] >= 0]
+    assert {(r["id"], r["n"], r.get("total")) for r in results} == {
+        (number, *values) for number, values in expected_of_chain(rows).items()
+    }
+
+
+def test_the_same_after_a_kill(cli, eagre_broker, eagre_harness, tmp_path):
+    """kill -9 of everything in the middle; the sessions are those of the whole stream."""
+    rows = payments(9, 300, grace=20)
+    app = cli.app(
+        "import eagre as eg\n"
+        f"@eg.pipeline(source=eg.Kafka('op-kill-in', schema={SCHEMA!r}),\n"
+        "    sink=eg.Kafka('op-kill-out', key='card'))\n"
+        "def killed(df):\n"
+        "    wanted = ['count', 'sum(amount) as total']\n"
+        "    made = eg.session_windows(df, 'card', '20 seconds', wanted,\n"
+        "        grace='1 hour', event_time='at')\n"
+        "    return made.drop('_source')\n"
+    )
+    for topic in ("op-kill-in", "op-kill-out"):
+        eagre_harness.topics.create(topic, 1)
+    arguments = ["run", app, "--brokers", eagre_broker.address, "--every", "5 s"]
+    arguments += ["--from", "earliest", "--checkpoint", tmp_path / "c", "--no-check"]
+
+    @eg.pipeline(source=source("op-kill-in"), sink=eg.Kafka("op-kill-out"))
+    def same(df):
+        return df
+
+    def results():
+        return [json.loads(r.value()) for r in eagre_harness.records("op-kill-out", {0: 0})]
+
+    process = cli.start(*arguments)
+    try:
+        eagre_harness._write(same, keyed(rows[:150]))  # noqa: SLF001
+        wait_until(lambda: len(results()) > 100, 90, "nothing came out before the kill")
+    finally:
+        _kill_all(process, cli.folder)
+    eagre_harness._write(same, keyed(rows[150:]))  # noqa: SLF001
+    process = cli.start(*arguments)
+    try:
+        expected = sessions(eagre_harness.spark, rows)
+        wait_until(lambda: alive(results()) == expected, 90, "the sessions do not match")
+    finally:
+        _kill_all(process, cli.folder)
+
+
+def sessions(spark, rows):
+    from test_operators import bounds, table
+
+    batch = (
+        table(spark, rows)
+        .groupBy("card", F.session_window("at", "20 seconds").alias("s"))
+        .agg(F.count("*"), F.sum("amount"))
+        .select("card", *bounds("s"), "count(1)", "sum(amount)")
+    )
+    return {tuple(row) for row in batch.collect()}
+
+
+def alive(results):
+    last = {(row["card"], row["session"]["start"]): row for row in results}
+    return {
+        (
+            row["card"],
+            *(absolute_ms(row["session"][end]) for end in ("start", "end")),
+            row["count"],
+            row.get("total"),
+        )
+        for row in last.values()
+        if row["status"] != "merged"
+    }
+
+
+def test_state_has_an_end(eagre_harness, tmp_path):
+    """Fresh keys over many times of the bound: the state holds those of the last moments."""
+
+    @eg.pipeline(source=source("op-bound-in"), sink=eg.Kafka("op-bound-out"))
+    def bound(df):
+        return eg.deduplicate(df, "id", "300 ms").select("id")
+
+    with Live(eagre_harness, bound, tmp_path / "c", "micro-batch", "500 ms") as live:
+        live.send({"id": -1})
+        live.await_row("the first row", id=-1)
+        for part in range(40):
+            live.send(*({"id": part * 1000 + n} for n in range(1000)))
+            time.sleep(0.25)
+
+        def kept():
+            return [
+                (p.stateOperators[0].numRowsTotal, p.sources[0].endOffset)
+                for p in live.query.recentProgress
+                if p.stateOperators
+            ]
+
+        wait_until(lambda: kept() and kept()[-1][0] == 0, 30, f"state is left: {kept()[-1:]}")
+        highest = max(rows for rows, _ in kept())
+        assert len({row["id"] for _, row in live.results()}) == 40_001
+    assert 0 < highest < 20_000, highest
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda a, _: eg.rolling(timed_windows(a), "card", ROLL), "STATE_AFTER_UPDATES"),
+        (lambda a, _: eg.deduplicate(counted(a), "card", "1 s"), "STATE_AFTER_UPDATES"),
+        (lambda a, _: eg.deduplicate(top(a), "card", "1 s"), "STATE_AFTER_UPDATES"),
+        (lambda a, b: eg.interval_join(once(a), b, "card", "1 s"), "STATE_BEFORE_UNION"),
+        (lambda a, b: eg.lookup(once(a), b, "card"), "STATE_BEFORE_UNION"),
+    ],
+)
+def test_what_cannot_follow(eagre_harness, make, code):
+    spark, brokers = eagre_harness.spark, eagre_harness.brokers
+    first = source("op-follow").read(spark, brokers)
+    second = eg.Kafka("op-follow-2", schema="card STRING, other INT").read(spark, brokers)
+    with pytest.raises(SettingsError, match=code):
+        make(first, second)
+
+
+ROLL = {"1 minute": ["count as n"]}
+
+
+def timed_windows(df, emit="update"):
+    return eg.windows(df, "card", "1 s", ["count"], emit=emit)
+
+
+def counted(df):
+    return df.groupBy("card").agg(F.max("_source").alias("_source"))
+
+
+def top(df):
+    return eg.top_n(df, "country", "count", 3, "1 minute", item="card")
+
+
+def once(df):
+    return eg.deduplicate(df, "id", "1 second")
+
+
+def test_what_can_follow(eagre_harness):
+    df = source("op-follow").read(eagre_harness.spark, eagre_harness.brokers)
+    assert "n" in eg.rolling(timed_windows(df, "final"), "card", ROLL).columns
+    assert "_source" in top(once(df)).columns
