@@ -182,17 +182,11 @@ class Faults:
         self._broker.signal(signal.SIGCONT)
 
     def _paused_and_group(self) -> None:
-        """What the dead process had sent is appended when the broker wakes, maybe after the fence.
-
-        The broker wakes at any moment, or just as the next run asks it where the output ends.
-        """
+        """What the dead process had sent is appended when the broker wakes."""
         self._broker.signal(signal.SIGSTOP)
         time.sleep(self._pick.uniform(0.2, 1))
         self._run.kill("parent", "python", "jvm")
-        begin = time.monotonic()
         self._run.again()
-        if self._pick.random() < 0.5:
-            self._run.wait_for("preparing topics", begin)
         time.sleep(self._pick.uniform(0, 4))
         self._broker.signal(signal.SIGCONT)
 
