@@ -145,7 +145,7 @@ class Faults:
         ("broker_paused",),
         ("paused_and_group",),
         ("offsets_written", "commit_written", "mid_epoch"),
-        ("while_recovering", "while_fencing", "while_scanning"),
+        ("while_recovering", "while_fencing", "while_scanning", "catching_up"),
         ("stop_and_start",),
     )
     """What a campaign goes through in turn; of several points in one line, one each time."""
@@ -204,6 +204,14 @@ class Faults:
 
     def _while_scanning(self) -> None:
         self._interrupted("of the output for what was delivered")
+
+    def _catching_up(self) -> None:
+        """With full batches on their way, of which some partitions have more than others."""
+        begin = time.monotonic()
+        self._run.kill("jvm")
+        self._run.wait_for("catching up", begin)
+        time.sleep(self._pick.uniform(0.5, 2))
+        self._blow("jvm")
 
     def _while_recovering(self) -> None:
         begin = time.monotonic()
