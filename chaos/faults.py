@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from .ghost import leave_a_hole
+
 if TYPE_CHECKING:
     import random
 
@@ -146,6 +148,7 @@ class Faults:
         ("paused_and_group",),
         ("offsets_written", "commit_written", "mid_epoch"),
         ("while_recovering", "while_fencing", "while_scanning", "catching_up"),
+        ("hole",),
         ("stop_and_start",),
     )
     """What a campaign goes through in turn; of several points in one line, one each time."""
@@ -189,6 +192,14 @@ class Faults:
         self._run.again()
         time.sleep(self._pick.uniform(0, 4))
         self._broker.signal(signal.SIGCONT)
+
+    def _hole(self) -> None:
+        """One partition of the output has what the others lack."""
+        self._run.kill("parent", "python", "jvm")
+        time.sleep(1)
+        leave_a_hole(self._broker.address, self._checkpoint.name)
+        self.struck = time.monotonic()
+        self._run.again()
 
     def _offsets_written(self) -> None:
         batch = self._newest("commits") + 1
