@@ -17,11 +17,12 @@ from dataclasses import asdict
 from itertools import cycle
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from .faults import Broker, Faults, Run
+from .ghost import write_late
 from .load import Load
-from .verify import Verdict, records, verify
+from .verify import SOURCE, Verdict, verify
 
 HERE = Path(__file__).parent
 PIPELINES = ("stateless", "counts")
@@ -64,7 +65,7 @@ def campaign(  # noqa: PLR0913  (an option of the command line each)
         folder, env, f"app.py:{pipeline}", "--every", every, "--brokers", broker.address,
         "--from", "earliest", "--checkpoint", "checkpoint", "--restarts", "1000",
     )  # fmt: skip
-    load = Load(broker.address, "chaos-in", rate, seed)
+    load = Load(broker.address, SOURCE, rate, seed)
     faults = Faults(run, broker, folder / "checkpoint" / pipeline, pick)
     resumes = []
     try:
@@ -81,7 +82,7 @@ def campaign(  # noqa: PLR0913  (an option of the command line each)
                 flush=True,
             )
         if control == "late":
-            _write_late(broker.address, f"chaos-{pipeline}", pick)
+            write_late(broker.address, pipeline, pick)
         acknowledged = load.finish()
         _settle(broker.address, f"chaos-{pipeline}")
         run.end()
@@ -143,17 +144,6 @@ def _settle(brokers: str, topic: str) -> None:
         if now != known:
             since, known = time.monotonic(), now
         time.sleep(0.5)
-
-
-def _write_late(brokers: str, topic: str, pick: random.Random) -> None:
-    """Write again what a dead run wrote: as if a paused broker had let it through."""
-    found = records(brokers, topic)
-    newest = max(int(v.split()[1]) for _, _, h, _ in found for k, v in h if k == "eagre")
-    old = [r for r in found for k, v in r[2] if k == "eagre" and int(v.split()[1]) < newest]
-    producer = Producer({"bootstrap.servers": brokers})
-    for partition, _, headers, value in pick.sample(old, min(20, len(old))):
-        producer.produce(topic, value, partition=partition, headers=headers)
-    producer.flush(30)
 
 
 def chosen(rounds: int, seed: int) -> list[str]:

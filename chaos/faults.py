@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from .ghost import leave_a_hole
+
 if TYPE_CHECKING:
     import random
 
@@ -145,7 +147,8 @@ class Faults:
         ("broker_paused",),
         ("paused_and_group",),
         ("offsets_written", "commit_written", "mid_epoch"),
-        ("while_recovering", "while_fencing", "while_scanning"),
+        ("while_recovering", "while_fencing", "while_scanning", "catching_up"),
+        ("hole",),
         ("stop_and_start",),
     )
     """What a campaign goes through in turn; of several points in one line, one each time."""
@@ -182,19 +185,21 @@ class Faults:
         self._broker.signal(signal.SIGCONT)
 
     def _paused_and_group(self) -> None:
-        """What the dead process had sent is appended when the broker wakes, maybe after the fence.
-
-        The broker wakes at any moment, or just as the next run asks it where the output ends.
-        """
+        """What the dead process had sent is appended when the broker wakes."""
         self._broker.signal(signal.SIGSTOP)
         time.sleep(self._pick.uniform(0.2, 1))
         self._run.kill("parent", "python", "jvm")
-        begin = time.monotonic()
         self._run.again()
-        if self._pick.random() < 0.5:
-            self._run.wait_for("preparing topics", begin)
         time.sleep(self._pick.uniform(0, 4))
         self._broker.signal(signal.SIGCONT)
+
+    def _hole(self) -> None:
+        """One partition of the output has what the others lack."""
+        self._run.kill("parent", "python", "jvm")
+        time.sleep(1)
+        leave_a_hole(self._broker.address, self._checkpoint.name)
+        self.struck = time.monotonic()
+        self._run.again()
 
     def _offsets_written(self) -> None:
         batch = self._newest("commits") + 1
@@ -210,6 +215,14 @@ class Faults:
 
     def _while_scanning(self) -> None:
         self._interrupted("of the output for what was delivered")
+
+    def _catching_up(self) -> None:
+        """With full batches on their way, of which some partitions have more than others."""
+        begin = time.monotonic()
+        self._run.kill("jvm")
+        self._run.wait_for("catching up", begin)
+        time.sleep(self._pick.uniform(0.5, 2))
+        self._blow("jvm")
 
     def _while_recovering(self) -> None:
         begin = time.monotonic()

@@ -8,8 +8,16 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOURCE = "chaos-in"
+Record = tuple[int, int, list[tuple[str, bytes]], bytes]
+"""Partition, offset, headers, value."""
 
 
 @dataclass
@@ -41,8 +49,8 @@ class Verdict:
         return not (self.lost or self.repeated or self.wrong or self.disordered)
 
 
-def records(brokers: str, topic: str) -> list[tuple[int, int, list[tuple[str, bytes]], bytes]]:
-    """Read a topic from its beginning to its present end: partition, offset, headers, value."""
+def records(brokers: str, topic: str) -> list[Record]:
+    """Read a topic from its beginning to its present end."""
     consumer = Consumer(
         {"bootstrap.servers": brokers, "group.id": "chaos-verifier", "enable.auto.commit": False}
     )
@@ -65,29 +73,44 @@ def records(brokers: str, topic: str) -> list[tuple[int, int, list[tuple[str, by
 
 def verify(brokers: str, pipeline: str, acknowledged: set[int]) -> Verdict:
     """Compare a pipeline's output with what went in."""
-    rows = [json.loads(value) for _, _, _, value in records(brokers, "chaos-in")]
-    missing = acknowledged - {row["id"] for row in rows}
+    rows = records(brokers, SOURCE)
+    missing = acknowledged - {json.loads(value)["id"] for _, _, _, value in rows}
     if missing:
         raise SystemExit(f"the broker lost {len(missing)} acknowledged records")
-    expected = _stateless(rows) if pipeline == "stateless" else _counts(rows)
+    expected = defaultdict(list)
+    for _, _, result in results(pipeline, rows):
+        expected[result["card"]].append(_told(result))
     return _compare(expected, records(brokers, f"chaos-{pipeline}"))
 
 
-def _stateless(rows: list[dict]) -> dict[str, list[str]]:
-    expected = defaultdict(list)
-    for row in rows:
+def results(pipeline: str, rows: list[Record]) -> Iterator[tuple[Record, int, dict]]:
+    """Give what a pipeline makes of each row: the row, the result's number in it, the result."""
+    return _stateless(rows) if pipeline == "stateless" else _counts(rows)
+
+
+def _stateless(rows: list[Record]) -> Iterator[tuple[Record, int, dict]]:
+    for record in rows:
+        row = json.loads(record[3])
         for copy in range(1, 3 if row["id"] % 3 == 0 else 2):
-            expected[row["card"]].append(f"{row['id']}/{row['n']}/{copy}")
-    return expected
+            yield record, copy - 1, {**row, "copy": copy}
 
 
-def _counts(rows: list[dict]) -> dict[str, list[str]]:
+def _counts(rows: list[Record]) -> Iterator[tuple[Record, int, dict]]:
     """A card's rows are in one partition, in the order in which they were read above."""
-    expected, sums = defaultdict(list), Counter()
-    for row in rows:
-        sums[row["card"]] += row["n"]
-        expected[row["card"]].append(f"{len(expected[row['card']]) + 1}/{sums[row['card']]}")
-    return expected
+    counts, sums = Counter(), Counter()
+    for record in rows:
+        row = json.loads(record[3])
+        card = row["card"]
+        counts[card] += 1
+        sums[card] += row["n"]
+        yield record, 0, {"card": card, "count": counts[card], "total": sums[card]}
+
+
+def _told(result: dict) -> str:
+    """Say a result in a word."""
+    if "copy" in result:
+        return f"{result['id']}/{result['n']}/{result['copy']}"
+    return f"{result['count']}/{result['total']}"
 
 
 def _compare(expected: dict[str, list[str]], output: list) -> Verdict:
@@ -103,11 +126,7 @@ def _compare(expected: dict[str, list[str]], output: list) -> Verdict:
         if fence:
             continue
         row = json.loads(value)
-        result = (
-            f"{row['id']}/{row['n']}/{row['copy']}"
-            if "copy" in row
-            else f"{row['count']}/{row['total']}"
-        )
+        result = _told(row)
         plain[row["card"]].append(result)
         if int(incarnation) < known:
             verdict.void += 1

@@ -7,14 +7,13 @@ import signal
 import socket
 import subprocess
 import time
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pyspark
 import pytest
 from confluent_kafka import Producer
 
+from conftest import kill_children
 from eagre.jvm import find_java
 from eagre.waiting import wait_until
 
@@ -108,9 +107,7 @@ def cluster(tmp_path):
     )
     yield master
     for process in started:
-        for child in psutil.Process(process.pid).children(recursive=True):
-            with suppress(psutil.NoSuchProcess):
-                child.kill()
+        kill_children(process)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
@@ -145,9 +142,7 @@ def test_functions_and_state_run_on_two_executors(cli, cluster, eagre_broker, ea
         wait_until(lambda: letters in eagre_harness.topics.names(), 20, "there is no dead letter")
         wait_until(lambda: eagre_harness.topics.ends([letters])[letters][0] == 1, 20, "it is empty")
     finally:
-        for child in psutil.Process(process.pid).children(recursive=True):
-            with suppress(psutil.NoSuchProcess):
-                child.kill()
+        kill_children(process)
         process.kill()
         process.communicate()
     assert sorted(row["m"] for row in rows) == [n * 2 for n in range(40)]

@@ -5,11 +5,10 @@ import os
 import signal
 import time
 
-import psutil
 import pytest
 
 import eagre as eg
-from conftest import processes_of
+from conftest import kill_children, processes_of
 from eagre.jvm import gateway
 from eagre.waiting import wait_until
 from processors import Loses
@@ -293,8 +292,7 @@ def test_what_is_printed_reaches_the_log_and_no_kill_leaves_workers(
         jvm.send_signal(signal.SIGKILL)
         wait_until(lambda: not workers(cli.folder), 10, "workers outlived the JVM")
     finally:
-        for child in psutil.Process(process.pid).children(recursive=True):
-            child.kill()
+        kill_children(process)
         process.kill()
         process.communicate()
 

@@ -7,14 +7,13 @@ import signal
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 import eagre as eg
 import processors
-from conftest import processes_of
+from conftest import kill_children, processes_of
 from eagre.errors import SettingsError
 from eagre.waiting import wait_until
 from processors import OUTPUT, Everything, Inherits, Leaves, Rings, Simple
@@ -385,10 +384,16 @@ def test_the_same_after_kills(cli, eagre_spark, eagre_broker, eagre_harness, tmp
             )
         finally:
             _kill_all(process, cli.folder)
+    begin = time.time()
     process = cli.start(*arguments)
     try:
         wait_until(
             lambda: _last(eagre_harness) == _final(expected), 90, "the last results do not match"
+        )
+        wait_until(
+            lambda: any(p.stat().st_mtime > begin for p in (tmp_path / "c").rglob("commits/*")),
+            90,
+            "nothing was committed",
         )
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
@@ -426,12 +431,7 @@ def _final(expected):
 
 
 def _kill_all(process, folder):
-    for child in psutil.Process(process.pid).children(recursive=True) if _alive(process) else []:
-        child.send_signal(signal.SIGKILL)
+    kill_children(process)
     process.kill()
     process.communicate()
     wait_until(lambda: not processes_of(folder), 20, "processes are left")
-
-
-def _alive(process):
-    return process.poll() is None

@@ -40,6 +40,7 @@ NESTED_PRUNING = "spark.sql.optimizer.serializer.nestedSchemaPruning.enabled"
 
 
 CLASS_PATH = "spark.driver.extraClassPath"
+"""The JVM's own: an archive holds the classes that are found there, not those of ``spark.jars``."""
 REDACTION = "spark.redaction.regex"
 SECRETS = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|private key"
 """What Spark keeps out of plans and logs; its own default shows a Kafka client's private key."""
@@ -62,20 +63,20 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     stated = {**_spark_defaults(), **_submit_arguments(), **_stated(builder)}
     master = stated.get("spark.master", f"local[{LOCAL_SLOTS}]")
     builder.master(master)
-    if master.startswith("local"):
-        _keep_on_loopback(builder, stated)
     jars = [*class_path("spark", log.info), companion_jar()]
     builder.config("spark.jars", _appended(stated.get("spark.jars", ""), jars))
     if master.startswith("local"):
-        _start_from_archive(builder, stated, jars)
+        _keep_on_loopback(builder, stated)
+        own = stated.get(CLASS_PATH, "")
+        builder.config(CLASS_PATH, _appended(own, jars, os.pathsep))
+        stated[COLLECTOR.key] = _with_archive(stated.get(COLLECTOR.key, ""))
     builder.config(EXTENSIONS, _appended(stated.get(EXTENSIONS, ""), [RULES]))
     builder.config(NESTED_PRUNING, "false")
     builder.config(REDACTION, stated.get(REDACTION, SECRETS))
     for part in ("driver", "executor"):
         key = COLLECTOR.key.replace("driver", part)
         heap = stated.get(f"spark.{part}.memory", "1g")
-        options = builder._options.get(key, stated.get(key, ""))  # noqa: SLF001
-        builder.config(key, _java_options(options, heap))
+        builder.config(key, _java_options(stated.get(key, ""), heap))
     for setting in PROFILE:
         _apply(builder, setting, stated)
     return builder
@@ -141,20 +142,17 @@ def _keep_on_loopback(builder: SparkSession.Builder, stated: Mapping[str, str]) 
             builder.config(key, LOOPBACK)
 
 
-def _start_from_archive(
-    builder: SparkSession.Builder, stated: Mapping[str, str], jars: Sequence[Path]
-) -> None:
-    """Let the JVM find its classes ready; an archive holds those of the JVM's own class path."""
-    own = stated.get(CLASS_PATH)
-    builder.config(CLASS_PATH, os.pathsep.join([*([own] if own else []), *map(str, jars)]))
-    path, options = archive(), stated.get(COLLECTOR.key, "")
-    if path.exists() and not re.search(r"-XX:(AOT|SharedArchive|ArchiveClasses)", options):
-        builder.config(COLLECTOR.key, f"{use(path, find_java())} {options}".strip())
+def _with_archive(own: str) -> str:
+    """Let the JVM find its classes ready, unless the user's options say how it is to start."""
+    path = archive()
+    if not path.exists() or re.search(r"-XX:(AOT|SharedArchive|ArchiveClasses)", own):
+        return own
+    return f"{use(path, find_java())} {own}".strip()
 
 
-def _appended(stated: str, more: Sequence[Path | str]) -> str:
-    present = [item for item in stated.split(",") if item]
-    return ",".join(dict.fromkeys([*present, *map(str, more)]))
+def _appended(stated: str, more: Sequence[Path | str], between: str = ",") -> str:
+    present = [item for item in stated.split(between) if item]
+    return between.join(dict.fromkeys([*present, *map(str, more)]))
 
 
 def _java_options(own: str, heap: str) -> str:

@@ -66,10 +66,6 @@ class Outputs:
         found = self.sources.describe(names)
         return self.sources.ends(found) if found else {}
 
-    def ends(self) -> Offsets:
-        """Where both end."""
-        return {**self.results(), **self.letters()}
-
     def stable(self) -> tuple[Offsets, Offsets]:
         """Wait until they end where they ended a moment ago: the broker may still be writing.
 
@@ -138,16 +134,14 @@ class _Scan:
     def results(self, outputs: Outputs, ends: Offsets) -> object:
         """Collect the results since the last commit."""
         control = os.environ.get(CONTROL, "set")
-        starts, waiting = self._part(outputs.sinks, ends)
+        sink = outputs.sink
+        part, waiting = self._part(outputs.sinks, ends, sink.client_settings(outputs.brokers))
         if not waiting or control == "off":
             return gateway.nothing_delivered(self.spark)
         self.say(f"looking at {counted(waiting, 'record')} of the output for what was delivered")
-        sink = outputs.sink
         delivered = gateway.scan_delivered(
             self.spark,
-            gateway.Part(
-                sink.client_settings(outputs.brokers), json.dumps(starts), json.dumps(ends)
-            ),
+            part,
             self.ledger.id,
             self.mark.incarnation if sink.fence == "in-band" else 0,
             self.position,
@@ -159,18 +153,17 @@ class _Scan:
 
     def letters(self, outputs: Outputs, ends: Offsets) -> str:
         """Collect the dead letters since the last commit."""
-        starts, waiting = self._part(outputs.sources, ends)
+        settings = outputs.inputs[0].client_settings(outputs.brokers)
+        part, waiting = self._part(outputs.sources, ends, settings)
         if not waiting:
             return ""
         self.say(f"looking at {counted(waiting, 'dead letter')}")
-        source = outputs.inputs[0]
-        part = gateway.Part(
-            source.client_settings(outputs.brokers), json.dumps(starts), json.dumps(ends)
-        )
         return gateway.scan_letters(self.spark, part, self.ledger.id, self.position)
 
-    def _part(self, topics: Topics, ends: Offsets) -> tuple[Offsets, int]:
-        """Say where to begin, and how many records there are from there on."""
+    def _part(
+        self, topics: Topics, ends: Offsets, settings: dict[str, str]
+    ) -> tuple[gateway.Part, int]:
+        """Give what is to be read, and how many records that are."""
         begins = topics.begins(ends) if ends else {}
         starts = {
             topic: {p: self.mark.ends.get(topic, {}).get(p, begins[topic][p]) for p in partitions}
@@ -180,7 +173,8 @@ class _Scan:
             for p, start in partitions.items():
                 if begins[topic][p] > start:
                     raise self._expired(f"{topic}/{p}", begins[topic][p], start)
-        return starts, sum(ends[t][p] - starts[t][p] for t in ends for p in ends[t])
+        waiting = sum(ends[t][p] - starts[t][p] for t in ends for p in ends[t])
+        return gateway.Part(settings, json.dumps(starts), json.dumps(ends)), waiting
 
     def _expired(self, partition: str, begins: int, start: int) -> CheckpointError:
         return CheckpointError(

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from eagre.broker.topics import Offsets
+
 STATUS_SECONDS = 1
 LOCK_SECONDS = 5
 NO_SPACE = "No space left on device"
@@ -393,21 +395,21 @@ class Run:
             return gateway.upserted(self.spark)
         try:
             ends = self.ground.outputs.ends(sink.topics)
-            self._mark(batch)
+            self._mark(batch, ends)
         except EagreError:
             self._silent = True
             return None
         self._silent = False
         return sum(end for partitions in ends.values() for end in partitions.values())
 
-    def _mark(self, batch: int) -> None:
+    def _mark(self, batch: int, results: Offsets) -> None:
         """Write down how far the output has come, once for each epoch.
 
         Only while the batch is the last one committed: then what was seen, was seen in time.
         """
         if not self.ledger or not self.outputs or batch <= self.ledger.marks[-1].after:
             return
-        ends = self.outputs.ends()
+        ends = {**results, **self.outputs.letters()}
         if self.checkpoint.last_commit() == batch:
             self.ledger.mark(batch, ends)
 

@@ -38,16 +38,13 @@ public final class Delivered implements Externalizable {
         return ordinals != null && ordinal < ordinals.size() && ordinals.get(ordinal).contains(offset);
     }
 
-    /** Adds an identity; gives whether it was new. */
-    boolean add(String topic, int partition, long offset, int ordinal) {
+    /** Adds an identity. */
+    void add(String topic, int partition, long offset, int ordinal) {
         List<Roaring64Bitmap> ordinals = positions
                 .computeIfAbsent(topic, t -> new HashMap<>())
                 .computeIfAbsent(partition, p -> new ArrayList<>());
         while (ordinals.size() <= ordinal) ordinals.add(new Roaring64Bitmap());
-        Roaring64Bitmap set = ordinals.get(ordinal);
-        boolean fresh = !set.contains(offset);
-        set.addLong(offset);
-        return fresh;
+        ordinals.get(ordinal).addLong(offset);
     }
 
     /** As text, for a plan's JSON. */

@@ -1,7 +1,8 @@
 package dev.eagre.letters;
 
-import dev.eagre.kafka.Clients;
 import com.fasterxml.jackson.databind.JsonNode;
+import dev.eagre.delivery.Turns;
+import dev.eagre.kafka.Clients;
 import java.io.Serializable;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -26,8 +27,7 @@ public final class Fits implements Serializable {
 
     private final String rules;
     private transient Policy policy;
-    private transient Position last;
-    private transient int ordinal;
+    private transient Turns turns;
     private transient int limit;
     private transient boolean compressed;
     private transient boolean rowByRow;
@@ -57,10 +57,11 @@ public final class Fits implements Serializable {
         if (size <= most) return true;
         Position position = topic == null ? (rowByRow ? Watch.last() : null)
                 : new Position(topic.toString(), partition, offset);
-        ordinal = position != null && position.equals(last) ? ordinal + 1 : 0;
-        last = position;
+        if (position != null) {
+            turns.next(UTF8String.fromString(position.topic()), position.partition(), position.offset());
+        }
         policy.apply("ROW_TOO_LARGE", Letter.of(position,
-                "TOO_LARGE: the row makes a record of " + size + " bytes, and the sink takes " + most), ordinal);
+                "TOO_LARGE: the row makes a record of " + size + " bytes, and the sink takes " + most), turns.ordinal());
         return false;
     }
 
@@ -70,6 +71,7 @@ public final class Fits implements Serializable {
         compressed = json.get("compressed").asBoolean();
         rowByRow = json.get("row_by_row").asBoolean();
         policy = Policy.forThisTask(json, "sink");
+        turns = new Turns();
     }
 
     private record TopicLimit(int bytes, long asked) {}

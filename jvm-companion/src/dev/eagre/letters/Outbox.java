@@ -24,6 +24,8 @@ final class Outbox {
     private static final Map<Map<String, Object>, Outbox> OPEN = new ConcurrentHashMap<>();
     private static final int MOST_AT_ONCE = 2000;
     private static final long IDLE_SECONDS = 30;
+    /** Below any topic's limit: the client cuts a batch that is refused into such ones, again and again. */
+    private static final int BATCH = 1 << 10;
     private static final int LARGEST = 1 << 27;
     private static final int LETTERHEAD = 1 << 16;
 
@@ -173,6 +175,7 @@ final class Outbox {
         all.put("acks", "all");
         all.put("linger.ms", "0");
         all.put("max.block.ms", "15000");
+        all.put("batch.size", String.valueOf(BATCH));
         all.put("max.request.size", String.valueOf(LARGEST));
         all.put("buffer.memory", String.valueOf(LARGEST));
         return Clients.make(Clients.CLIENTS + "producer.KafkaProducer", all);
