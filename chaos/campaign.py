@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
     parser.add_argument("--rate", type=float, default=300)
     parser.add_argument("--every", default="10 seconds")
-    parser.add_argument("--pause", type=float, default=8, help="most seconds before each fault")
+    parser.add_argument("--pause", type=float, default=12, help="most seconds before each fault")
     parser.add_argument("--control", choices=CONTROLS, default="none", help=CONTROLS_HELP)
     parser.add_argument("--pipeline", choices=PIPELINES, action="append")
     parser.add_argument("--kinds", help="these faults, with commas, instead of all in turn")

@@ -107,10 +107,14 @@ class SparkChild:
         return code
 
     def _group_gone(self) -> bool:
-        """End what is left of the group, and tell whether nothing was."""
+        """End what is left of the group, and tell whether nothing was.
+
+        A zombie is nothing: where the first process of a container reaps none, it stays for good.
+        """
         try:
             if not self._gone:
                 os.killpg(self._process.pid, signal.SIGKILL)
+                self._gone = not _members(self._process.pid)
         except ProcessLookupError:
             self._gone = True
         return self._gone
@@ -281,7 +285,7 @@ class Supervisor:
         one.failure = failure
         worth = one.ran and failure.code not in FOR_GOOD and one.failed <= self._restarts
         if worth and not self._stopping and not self._failure:
-            wait = min(LONGEST_WAIT_SECONDS, 2.0 ** (one.failed - 1))
+            wait = min(LONGEST_WAIT_SECONDS, 2.0 ** (one.failed - 2)) if one.failed > 1 else 0.0
             one.due = time.monotonic() + wait
             self._tell_restart(one, failure, wait)
             return
@@ -298,7 +302,7 @@ class Supervisor:
         event = {
             "event": "restarting",
             "reason": f"{failure.code}: {failure.problem}",
-            "wait_seconds": wait,
+            "when": f"in {wait:g} s" if wait else "at once",
             "attempt": one.failed,
             "most": self._restarts,
         }
@@ -344,8 +348,20 @@ class Supervisor:
             case "draining":
                 status.enter("draining")
             case "restarting":
-                status.enter("waiting", f"starts again in {event['wait_seconds']:g} s")
+                status.enter("waiting", f"starts again {event['when']}")
         self._register.write(now=event["event"] != "status")
+
+
+def _members(group: int) -> list[int]:
+    """Give the living processes of a process group."""
+    import psutil
+
+    living = []
+    for process in psutil.process_iter(["status"]):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
+                living.append(process.pid)
+    return living
 
 
 def _failed(event: Event, child: SparkChild) -> PipelineFailed:
