@@ -94,30 +94,33 @@ def campaign(  # noqa: PLR0913  (an option of the command line each)
     return {"pipeline": pipeline, "faults": Counter(kinds), "resumes": resumes, **asdict(verdict)}
 
 
-def _ends(brokers: str, topic: str) -> int:
+def _ends(brokers: str, topic: str) -> tuple[int, int]:
+    """How many records there are, and in how many partitions."""
     consumer = Consumer({"bootstrap.servers": brokers, "group.id": "chaos-look", "log_level": 0})
     try:
         partitions = consumer.list_topics(topic, 20).topics[topic].partitions
-        return sum(
-            consumer.get_watermark_offsets(TopicPartition(topic, p), 20)[1] for p in partitions
-        )
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), 20)[1] for p in partitions]
+        return sum(ends), len(ends)
     finally:
         consumer.close()
 
 
 def _resumed(run: Run, brokers: str, topic: str, begin: float) -> float:
-    """Wait until the output moves again, out of a living JVM; give how long that took."""
+    """Wait until the output moves again, out of a living JVM; give how long that took.
+
+    By more than fences, of which each partition gets one.
+    """
     deadline = time.monotonic() + 180
     known, moves = None, 0
     while time.monotonic() < deadline:
         if run.process.poll() is not None:
             raise SystemExit("the run ended by itself:\n" + "\n".join(t for _, t in run.said[-10:]))
         try:
-            now = _ends(brokers, topic)
+            now, partitions = _ends(brokers, topic)
         except Exception:  # noqa: BLE001  (the broker may be away)
             time.sleep(0.1)
             continue
-        moves = moves + 1 if known is not None and now > known else 0
+        moves = moves + 1 if known is not None and now > known + partitions else 0
         known = now
         if moves >= 2 and "jvm" in run.parts():
             return time.monotonic() - begin
@@ -140,7 +143,7 @@ def _settle(brokers: str, topic: str) -> None:
     """Wait until the output stands still: everything has come out."""
     since, known = time.monotonic(), -1
     while time.monotonic() - since < QUIET_SECONDS:
-        now = _ends(brokers, topic)
+        now, _ = _ends(brokers, topic)
         if now != known:
             since, known = time.monotonic(), now
         time.sleep(0.5)
@@ -165,7 +168,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
     parser.add_argument("--rate", type=float, default=300)
     parser.add_argument("--every", default="10 seconds")
-    parser.add_argument("--pause", type=float, default=8, help="most seconds before each fault")
+    parser.add_argument("--pause", type=float, default=12, help="most seconds before each fault")
     parser.add_argument("--control", choices=CONTROLS, default="none", help=CONTROLS_HELP)
     parser.add_argument("--pipeline", choices=PIPELINES, action="append")
     parser.add_argument("--kinds", help="these faults, with commas, instead of all in turn")

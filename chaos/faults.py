@@ -83,7 +83,7 @@ class Run:
     def _listen(self, process: subprocess.Popen[str]) -> None:
         for line in process.stderr or ():
             self.said.append((time.monotonic(), line.rstrip()))
-            self._log.write(line)
+            self._log.write(f"{time.monotonic():.2f} {line}")
             self._log.flush()
 
     def again(self) -> None:

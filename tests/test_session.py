@@ -3,6 +3,7 @@ from importlib import import_module
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import eagre as eg
 from eagre.errors import JvmError
@@ -175,3 +176,12 @@ def test_an_archive_belongs_to_its_jars(monkeypatch, tmp_path):
     before = archives.archive()
     jar.write_bytes(b"12")
     assert archives.archive() != before
+
+
+def test_functions_of_mllib_are_there_when_a_plan_names_them(eagre_spark):
+    from pyspark.ml.functions import array_to_vector, vector_to_array
+
+    vectors = eagre_spark.range(1).select(
+        array_to_vector(F.array(F.lit(1.5), F.lit(2.0))).alias("v")
+    )
+    assert vectors.select(vector_to_array("v").alias("a")).first().a == [1.5, 2.0]

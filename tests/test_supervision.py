@@ -23,9 +23,8 @@ def status(cli):
 
 
 def jvm_of(cli):
-    return next(
-        p for p in processes_of(cli.folder) if "org.apache.spark.deploy.SparkSubmit" in p.cmdline()
-    )
+    spark = "org.apache.spark.deploy.SparkSubmit"
+    return next((p for p in processes_of(cli.folder) if spark in p.cmdline()), None)
 
 
 def test_a_killed_jvm_is_started_again_and_nothing_is_lost(cli, run, eagre_broker):  # noqa: F811
@@ -37,7 +36,7 @@ def test_a_killed_jvm_is_started_again_and_nothing_is_lost(cli, run, eagre_broke
     wait_until(lambda: written(at, "restarted-out") >= 10, 30, "nothing came out")
     wait_until(lambda: status(cli)["restarted"]["commits"] > 1, 30, "nothing was committed")
     jvm_of(cli).kill()
-    one.wait_for("Starting again in 1 s (1 of 10)")
+    one.wait_for("Starting again at once (1 of 10)")
     produce(at, "restarted-in", [{"card": "c", "n": n} for n in range(10, 15)])
     wait_until(lambda: written(at, "restarted-out") >= 15, 60, "it did not go on")
     shown = status(cli)["restarted"]
@@ -60,7 +59,7 @@ def test_what_fails_again_and_again_is_given_up(cli, run, eagre_broker):  # noqa
     one = run(app, "--brokers", at, "--from", "earliest", "--restarts", "1", "--every", "1 minute")
     one.wait_for("running in real-time")
     produce(at, "hopeless-in", [{"card": "c", "n": -1}])
-    one.wait_for("no such amount Starting again in 1 s (1 of 1)")
+    one.wait_for("no such amount Starting again at once (1 of 1)")
     assert one.process.wait(90) == 1
     assert any("QUERY_FAILED" in line and "no such amount" in line for line in one.said[-3:])
 
@@ -190,6 +189,8 @@ def test_ctrl_c_while_it_waits_to_start_again_ends_it(cli, run, eagre_broker):  
     one = run(app, "--brokers", at, "--every", "1 minute")
     one.wait_for("running in real-time")
     jvm_of(cli).kill()
+    one.wait_for("Starting again at once")
+    wait_until(lambda: jvm_of(cli), 30, "no JVM was started again").kill()
     one.wait_for("Starting again in 1 s")
     one.process.send_signal(signal.SIGINT)
     assert one.process.wait(30) != 0

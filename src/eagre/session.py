@@ -35,6 +35,8 @@ and shuffle partition holds one for as long as the query runs, and most of them 
 EXTENSIONS = "spark.sql.extensions"
 RULES = "dev.eagre.python.Extensions"
 """The companion's rules of planning: they let a plan call Python."""
+PROVIDERS = "spark.sql.extensions.test.loadFromCp"
+"""Spark need not load the class path's extensions: the companion does, and MLlib's when needed."""
 NESTED_PRUNING = "spark.sql.optimizer.serializer.nestedSchemaPruning.enabled"
 """Spark 4.3 takes the wrong fields of a struct that passes a step over rows where this is on."""
 
@@ -71,6 +73,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         builder.config(CLASS_PATH, _appended(own, jars, os.pathsep))
         stated[COLLECTOR.key] = _with_archive(stated.get(COLLECTOR.key, ""))
     builder.config(EXTENSIONS, _appended(stated.get(EXTENSIONS, ""), [RULES]))
+    builder.config(PROVIDERS, "false")
     builder.config(NESTED_PRUNING, "false")
     builder.config(REDACTION, stated.get(REDACTION, SECRETS))
     for part in ("driver", "executor"):

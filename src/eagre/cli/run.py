@@ -212,7 +212,7 @@ class Display:
 
     def _restarting(self, _: str, event: Event) -> str:
         tries = f"{event['attempt']} of {event['most']}"
-        return f"{event['reason']} Starting again in {event['wait_seconds']:g} s ({tries})"
+        return f"{event['reason']} Starting again {event['when']} ({tries})"
 
     def _stalled(self, _: str, event: Event) -> str:
         return f"stalled: {event['reason']}"

@@ -121,7 +121,7 @@ class PipelineStatus:
         self.enter("draining")
 
     def _hear_restarting(self, event: dict[str, Any]) -> None:
-        self.enter("waiting", f"starts again in {event['wait_seconds']:g} s")
+        self.enter("waiting", f"starts again {event['when']}")
         self._keep(event["reason"])
 
     def _keep(self, text: str) -> None:

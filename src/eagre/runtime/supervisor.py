@@ -107,10 +107,14 @@ class SparkChild:
         return code
 
     def _group_gone(self) -> bool:
-        """End what is left of the group, and tell whether nothing was."""
+        """End what is left of the group, and tell whether nothing was.
+
+        A zombie is nothing: where the first process of a container reaps none, it stays for good.
+        """
         try:
             if not self._gone:
                 os.killpg(self._process.pid, signal.SIGKILL)
+                self._gone = not _members(self._process.pid)
         except ProcessLookupError:
             self._gone = True
         return self._gone
@@ -284,7 +288,7 @@ class Supervisor:
         one.failure = failure
         worth = one.ran and failure.code not in FOR_GOOD and one.failed <= self._restarts
         if worth and not self._stopping and not self._failure:
-            wait = min(LONGEST_WAIT_SECONDS, 2.0 ** (one.failed - 1))
+            wait = min(LONGEST_WAIT_SECONDS, 2.0 ** (one.failed - 2)) if one.failed > 1 else 0.0
             one.due = time.monotonic() + wait
             self._tell_restart(one, failure, wait)
             return
@@ -301,7 +305,7 @@ class Supervisor:
         event = {
             "event": "restarting",
             "reason": f"{failure.code}: {failure.problem}",
-            "wait_seconds": wait,
+            "when": f"in {wait:g} s" if wait else "at once",
             "attempt": one.failed,
             "most": self._restarts,
         }
@@ -334,6 +338,18 @@ class Supervisor:
         """Keep what ``eagre status`` shows."""
         self._register.pipeline(name).hear(event)
         self._register.write(now=event["event"] not in ("status", "epoch"))
+
+
+def _members(group: int) -> list[int]:
+    """Give the living processes of a process group."""
+    import psutil
+
+    living = []
+    for process in psutil.process_iter(["status"]):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
+                living.append(process.pid)
+    return living
 
 
 def _failed(event: Event, child: SparkChild) -> PipelineFailed:

@@ -7,13 +7,14 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
-/** What {@code spark.sql.extensions} names: the rules that let a plan call Python. */
+/** What {@code spark.sql.extensions} names: the rules that let a plan call Python, and what Spark would add. */
 public final class Extensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
         extensions.injectPostHocResolutionRule(always(new Positions()));
         extensions.injectPreCBORule(always(new CallFunctions()));
         extensions.injectPreCBORule(always(new LookAhead()));
+        Providers.apply(extensions);
         return BoxedUnit.UNIT;
     }
 
