@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -32,6 +33,8 @@ ASSETS = {
     "/panels.js": ("panels.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
+log = logging.getLogger("eagre")
+
 JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 
@@ -96,6 +99,12 @@ class Handler(BaseHTTPRequestHandler):
         except EagreError as error:
             told = {"code": error.code, "problem": error.problem, "hint": error.hint}
             self._send(404, _json(told), JSON)
+        except OSError:
+            self.close_connection = True  # the client went away: no news
+        except Exception:
+            log.exception("the page cannot answer %s", path)
+            self.close_connection = True
+            self._send(500, b"eagre: this failed; the log says why\n", TEXT)
 
     def _named(self) -> list[tuple[str, str]]:
         """The headers by their usual names; one that comes twice is no header."""

@@ -96,7 +96,7 @@ class Stretch:
 
 
 class Meter:
-    """Fed by a tap from one thread, asked every second from another.
+    """Fed by a tap from one thread, asked every second from another, and by whoever looks.
 
     >>> meter = Meter()
     >>> meter.take([Result(b"payments/0", 1_000, 1_004)], 1_006_000)
@@ -135,14 +135,16 @@ class Meter:
         """End the running second and give its figures."""
         with self._lock:
             over, self._now = self._now, Stretch()
-        self._total.add(over)
-        self.sum_ms += over.histogram.mean_ms * over.records
+            self._total.add(over)
+            self.sum_ms += over.histogram.mean_ms * over.records
         return over.figures()
 
     def total(self) -> Figures:
         """Give the figures of all seconds that are over."""
-        return self._total.figures()
+        with self._lock:
+            return self._total.figures()
 
     def at(self, percentile: float) -> float:
         """Give the latency in milliseconds at a percentile of all of it."""
-        return self._total.histogram.at(percentile)
+        with self._lock:
+            return self._total.histogram.at(percentile)
