@@ -9,7 +9,9 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.UUID;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.Encoders;
@@ -44,6 +46,9 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
 
     private static final Logger LOG = LoggerFactory.getLogger(Operator.class);
 
+    /** So many keys' states are kept as they are, beside the store. */
+    private static final int HOT = 128;
+
     /** What is due later than this is never due. */
     private static final long FOREVER_MS = 1L << 50;
 
@@ -56,6 +61,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     private transient Clock clock;
     private transient long lates;
     private transient Merging merging;
+    private transient Map<Row, S> hot;
 
     /** Where columns stand; by the data that the operator is put over. */
     private final int at;
@@ -124,6 +130,14 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     /** Writes what is not in the state itself. */
     void save(S state) {}
 
+    /**
+     * Whether the states of the keys that come most stay as they are until the epoch or the batch is
+     * over: for states that are long to read. They are written with each row all the same.
+     */
+    boolean keepsHot() {
+        return false;
+    }
+
     /** Whether there is nothing to keep. */
     boolean isNothing(S state) {
         return false;
@@ -162,6 +176,12 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         name = told.get("operator").asText();
         value = getHandle().getValueState(name, Encoders.BINARY(), TTLConfig.NONE());
         merging = new Merging(written);
+        hot = new LinkedHashMap<>(HOT, 0.75f, true) {
+            @Override
+            protected boolean removeEldestEntry(Map.Entry<Row, S> eldest) {
+                return size() > HOT;
+            }
+        };
         open(told);
         TaskContext task = TaskContext.get();
         if (task != null) clock = Clock.of(getHandle().getQueryInfo().getRunId(), id, task.partitionId());
@@ -175,11 +195,11 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         while (rows.hasNext()) {
             for (Row row : merging.next(rows)) {
                 if (row.isNullAt(row.length() - 1)) continue;
-                if (state == null) state = load();
+                if (state == null) state = load(group);
                 take(group, state, row, now, out);
             }
         }
-        if (state != null) store(state, now);
+        if (state != null) store(group, state, now);
         return CollectionConverters.asScala(out.iterator());
     }
 
@@ -200,14 +220,14 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     public Iterator<Row> handleExpiredTimer(Row group, TimerValues times, ExpiredTimerInfo timer) {
         List<Row> out = new ArrayList<>();
         long now = times.getCurrentProcessingTimeInMs();
-        S state = load();
+        S state = load(group);
         if (timer.getExpiryTimeInMs() != state.timer) return CollectionConverters.asScala(out.iterator());
         state.timer = 0;
         if (trusted(due(state)) <= now) ring(group, state, now, out);
         if (clock.wall(state.touched + keepsMs(), keepsMs()) <= now) {
-            forget();
+            drop(group);
         } else {
-            store(state, now);
+            store(group, state, now);
         }
         return CollectionConverters.asScala(out.iterator());
     }
@@ -229,7 +249,14 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         value.clear();
     }
 
-    private S load() {
+    private void drop(Row group) {
+        hot.remove(group);
+        forget();
+    }
+
+    private S load(Row group) {
+        S known = hot.get(group);
+        if (known != null) return known;
         byte[] bytes = value.get();
         S state = empty();
         if (bytes == null) return state;
@@ -243,10 +270,10 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
      * Keeps the state, and sees to it that its timer rings no later than it is due. One that rings too
      * early is set again: cheaper than to move it with each row.
      */
-    private void store(S state, long now) {
+    private void store(Row group, S state, long now) {
         if (isNothing(state)) {
             if (state.timer != 0) getHandle().deleteTimer(state.timer);
-            forget();
+            drop(group);
             return;
         }
         long due = Math.max(trusted(due(state)), now + 1);
@@ -257,6 +284,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         }
         save(state);
         value.update(Layout.write(state::write));
+        if (keepsHot()) hot.put(group, state);
     }
 
     static long floor(long at, long length) {

@@ -53,6 +53,9 @@ final class Rolling extends Operator<Rolling.Slices> {
         Partial[] newest;
         TreeMap<Long, Partial[]> older;
         boolean changed;
+
+        /** The older slices of the window that ends with the newest one, summed up; null if not yet. */
+        Partial[] before;
     }
 
     final class Slices extends State {
@@ -139,6 +142,7 @@ final class Rolling extends Operator<Rolling.Slices> {
             if (kept.newest != null) kept.older.put(kept.number, kept.newest);
             kept.older.headMap(over, true).clear();
             kept.changed = true;
+            kept.before = null;
             kept.number = number;
             kept.newest = Aggregate.empty(window.aggregates);
         }
@@ -146,16 +150,25 @@ final class Rolling extends Operator<Rolling.Slices> {
         if (number < kept.number) {
             mine = kept.older.computeIfAbsent(number, key -> Aggregate.empty(window.aggregates));
             kept.changed = true;
+            kept.before = null;
         }
         Aggregate.add(window.aggregates, mine, row);
     }
 
     private static Partial[] sum(Window window, Kept kept, long number) {
+        if (number != kept.number) return older(window, kept, number);
+        if (kept.before == null) kept.before = older(window, kept, number);
+        Partial[] sum = Aggregate.empty(window.aggregates);
+        Aggregate.merge(window.aggregates, sum, kept.before);
+        Aggregate.merge(window.aggregates, sum, kept.newest);
+        return sum;
+    }
+
+    private static Partial[] older(Window window, Kept kept, long number) {
         Partial[] sum = Aggregate.empty(window.aggregates);
         for (Partial[] slice : kept.older.subMap(number - window.slices, false, number, true).values()) {
             Aggregate.merge(window.aggregates, sum, slice);
         }
-        if (number == kept.number) Aggregate.merge(window.aggregates, sum, kept.newest);
         return sum;
     }
 
@@ -177,6 +190,7 @@ final class Rolling extends Operator<Rolling.Slices> {
             Window window = windows.get(i);
             Kept kept = state.kept.get(i);
             if (!kept.changed) continue;
+            kept.changed = false;
             window.older.update(Layout.write(out -> {
                 out.writeInt(kept.older.size());
                 for (Map.Entry<Long, Partial[]> slice : kept.older.entrySet()) {
@@ -199,6 +213,11 @@ final class Rolling extends Operator<Rolling.Slices> {
     void forget() {
         super.forget();
         windows.forEach(window -> window.older.clear());
+    }
+
+    @Override
+    boolean keepsHot() {
+        return true;
     }
 
     @Override
