@@ -123,7 +123,10 @@ def test_functions_and_state_run_on_two_executors(cli, cluster, eagre_broker, ea
         producer.produce("cluster-in", row, partition=n % 2)
     producer.produce("cluster-in", "{ not JSON", partition=1)
     producer.flush()
-    settings = ("spark.executor.memory=512m", "spark.executor.cores=2", "spark.cores.max=4")
+    settings = (
+        *("spark.executor.memory=512m", "spark.executor.cores=2", "spark.cores.max=4"),
+        "spark.scheduler.minRegisteredResourcesRatio=1",  # the first task waits for both executors
+    )
     options = " ".join(f"--conf {setting}" for setting in settings)
     process = cli.start(
         *("run", app, "--master", cluster, "--brokers", eagre_broker.address),
