@@ -28,7 +28,7 @@ def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
         OSError: It cannot be written; what was there before still is.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part = path.with_name(f".{path.name}.part")
     with part.open("w") as file:
         file.write(text)
         if durable:
