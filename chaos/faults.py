@@ -103,13 +103,15 @@ class Run:
         raise SystemExit(f"the run never said {word!r}:\n{tail}")
 
     def parts(self) -> dict[str, psutil.Process]:
-        """The parent, the Python child, and the JVM, as far as they live."""
+        """The parent, the Python child, and the JVM, as far as they live: a zombie does not."""
         found = {}
         try:
             parent = psutil.Process(self.process.pid)
             found["parent"] = parent
             for process in parent.children(recursive=True):
                 words = " ".join(process.cmdline())
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    continue
                 if "eagre.runtime.child" in words:
                     found["python"] = process
                 elif "java" in words and "SparkSubmit" in words:

@@ -11,7 +11,7 @@ PACKAGE = Path(eagre.__file__).parent
 
 LAYERS = [
     {"errors"},
-    {"config", "waiting", "reader"},
+    {"config", "files", "waiting", "reader"},
     {"jvm"},
     {"broker"},
     {"profile", "slo"},

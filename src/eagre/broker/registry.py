@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from eagre.config import LOOPBACK, state_dir
 from eagre.errors import BrokerError
+from eagre.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,11 +86,7 @@ def living(folder: Path, read: Callable[[Path], Entry | None]) -> list[Entry]:
 
 def register(broker: RunningBroker) -> None:
     """Write the broker's file."""
-    path = _file(broker.port)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text(json.dumps(asdict(broker)))
-    part.replace(path)
+    write_whole(_file(broker.port), json.dumps(asdict(broker)))
 
 
 def forget(port: int) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagre.config import state_dir
 from eagre.errors import CheckpointError
+from eagre.files import write_whole
 
 if TYPE_CHECKING:
     from eagre.broker.topics import Offsets
@@ -259,10 +260,7 @@ class Checkpoint:
                 )
 
     def _write(self, binding: Binding) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        part = self.path / f".{BINDING}.part"
-        part.write_text(json.dumps(asdict(binding), indent=2))
-        part.replace(self.path / BINDING)
+        write_whole(self.path / BINDING, json.dumps(asdict(binding), indent=2), durable=True)
 
     def _log(self, name: str) -> list[Path]:
         folder = self.path / name

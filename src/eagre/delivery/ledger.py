@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from eagre.delivery.checkpoint import offsets_of
 from eagre.errors import CheckpointError
+from eagre.files import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,14 +105,9 @@ class Ledger:
 
     def write(self) -> None:
         """Write the file, and make sure that it is on the disk."""
-        part = self.path.with_name(f".{LEDGER}.part")
         entries = {
             "id": self.id,
             "incarnation": self.incarnation,
             "marks": [asdict(mark) for mark in self.marks],
         }
-        with part.open("w") as file:
-            json.dump(entries, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self.path)
+        write_whole(self.path, json.dumps(entries), durable=True)

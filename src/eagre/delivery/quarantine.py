@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from eagre.errors import CheckpointError
+from eagre.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +47,6 @@ class Quarantine:
         """Count deaths at some records; give those that are now left out."""
         before = set(self.positions)
         self._deaths.update(suspects)
-        part = self._path.with_name(f".{QUARANTINE}.part")
-        part.write_text(json.dumps([[*at, deaths] for at, deaths in sorted(self._deaths.items())]))
-        part.replace(self._path)
+        entries = [[*at, deaths] for at, deaths in sorted(self._deaths.items())]
+        write_whole(self._path, json.dumps(entries), durable=True)
         return [at for at in self.positions if at not in before]

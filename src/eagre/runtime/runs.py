@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from eagre.broker.registry import born, living, same_process
 from eagre.config import state_dir
 from eagre.errors import PipelineFailed
+from eagre.files import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -187,10 +188,7 @@ class Register:
             return
         self._written = time.monotonic()
         with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            part = self._path.with_suffix(".part")
-            part.write_text(json.dumps(self.status.as_dict()))
-            part.replace(self._path)
+            write_whole(self._path, json.dumps(self.status.as_dict()))
 
     def close(self) -> None:
         """Remove the file: the run is over."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import IO, TYPE_CHECKING, Any
 
+from eagre.broker.registry import born
 from eagre.config import project_dir
 from eagre.errors import PipelineFailed
 from eagre.runtime.runs import Register
@@ -114,7 +115,7 @@ class SparkChild:
         try:
             if not self._gone:
                 os.killpg(self._process.pid, signal.SIGKILL)
-                self._gone = not _members(self._process.pid)
+                self._gone = not _lives(self._process.pid)
         except ProcessLookupError:
             self._gone = True
         return self._gone
@@ -340,16 +341,15 @@ class Supervisor:
         self._register.write(now=event["event"] not in ("status", "epoch"))
 
 
-def _members(group: int) -> list[int]:
-    """Give the living processes of a process group."""
+def _lives(group: int) -> bool:
+    """Tell whether a process group has a process that is no zombie."""
     import psutil
 
-    living = []
-    for process in psutil.process_iter(["status"]):
+    for pid in psutil.pids():
         with contextlib.suppress(ProcessLookupError):
-            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
-                living.append(process.pid)
-    return living
+            if os.getpgid(pid) == group and born(pid) is not None:
+                return True
+    return False
 
 
 def _failed(event: Event, child: SparkChild) -> PipelineFailed:
