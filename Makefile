@@ -15,7 +15,7 @@ setup: $(VENV)/.ready  ## virtual environment with eagre in its bin, companion j
 demo: setup  ## the payments stream in micro-batch and in real time (ARGS="--seconds 10")
 	@$(BIN)/eagre demo $(ARGS)
 
-test: setup $(VENV)/.dev lint  ## style, types, layers and every test (ARGS="-k broker")
+test: setup $(VENV)/.dev $(VENV)/.docs lint  ## style, types, layers and every test (ARGS="-k broker")
 	@$(BIN)/pytest $(ARGS)
 
 lint: setup $(VENV)/.dev  ## style, types, layers
@@ -23,9 +23,11 @@ lint: setup $(VENV)/.dev  ## style, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-docs: setup  ## write the command reference and the rules
+docs: setup $(VENV)/.docs  ## write the generated pages, and build the site into site/
 	@$(BIN)/python -m eagre.cli.reference > docs/cli.md
 	@$(BIN)/python -m eagre.preflight.reference > docs/check.md
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "eagre: site/index.html; for its search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
 bench: setup  ## the field's benchmark against the others (ARGS="count --systems all")
 	@$(BIN)/eagre bench run $(or $(ARGS),field)
@@ -37,7 +39,7 @@ profile: setup  ## measure the latency profile, setting by setting, into docs/pr
 	@$(BIN)/python -m eagre.bench.ablation
 
 clean:  ## remove everything that was built here
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache src/eagre/jvm/lib
+	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache src/eagre/jvm/lib
 
 $(VENV)/bin/python:
 	@echo "eagre: creating the virtual environment in $(VENV)"
@@ -62,4 +64,10 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.ready
 	@echo "eagre: installing the development tools"
 	@$(BIN)/python -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"]))' > $(VENV)/dev-requirements.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r $(VENV)/dev-requirements.txt
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml $(VENV)/.ready
+	@echo "eagre: installing what builds the site"
+	@$(BIN)/python -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["docs"]))' > $(VENV)/docs-requirements.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r $(VENV)/docs-requirements.txt
 	@touch $@

@@ -1,14 +1,19 @@
 """What the documentation says is so: its code runs, its commands exist, its tables are current."""
 
 import doctest
+import importlib
+import inspect
+import os
 import pkgutil
 import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
 import eagre
@@ -16,16 +21,95 @@ from eagre.cli import eagre as command_line
 from eagre.cli.reference import reference
 from eagre.preflight.reference import page as rules_page
 from eagre.profile import COLLECTOR, PROFILE
+from test_run import Run
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+}
+RUN, SHELL, SHOWN = {"python"}, {"", "console", "sh"}, {"json", "properties", "text", "yaml"}
+FILE = re.compile(r"^`(\w+\.py)`:\n+```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(.*)\n", re.MULTILINE)
 
 
 def blocks(language="", text=README):
     """The code blocks of a language; every other part between fences is code."""
-    fenced = re.split(r"^```(.*)\n", text, flags=re.MULTILINE)
+    fenced = FENCE.split(text)
     opened = zip(fenced[1::4], fenced[2::4], strict=True)
     return [code for name, code in opened if name == language]
+
+
+def prose(text):
+    """A page without its blocks."""
+    return "".join(FENCE.split(text)[::4])
+
+
+def test_every_block_is_run_or_checked_or_only_shown():
+    for name, text in PAGES.items():
+        languages = set(FENCE.split(text)[1::4])
+        assert languages <= RUN | SHELL | SHOWN, name
+
+
+@pytest.fixture
+def given(eagre_harness, tmp_path, monkeypatch):
+    """What the blocks of a page are given; what they start is stopped."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for topic in {"payments", "large"} - set(eagre_harness.topics.names()):
+        eagre_harness.topics.create(topic, 1)
+    yield {
+        "spark": eagre_harness.spark,
+        "brokers": eagre_harness.brokers,
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    for query in eagre_harness.spark.streams.active:
+        query.stop()
+
+
+@pytest.mark.parametrize(
+    "page", [name for name, text in PAGES.items() if name != "README.md" and blocks("python", text)]
+)
+def test_the_python_of_every_page_runs(page, given, eagre_harness):
+    files = dict(FILE.findall(PAGES[page]))
+    for name, code in files.items():
+        Path(name).write_text(code)
+        sys.modules.pop(name.removesuffix(".py"), None)
+    importlib.invalidate_caches()
+    scope = dict(given)
+    for code in blocks("python", PAGES[page]):
+        exec(code, scope)  # noqa: S102  (our own pages)
+    found = [test for name, test in scope.items() if name.startswith("test_")]
+    assert bool(found) == any(name.startswith("test_") for name in files)
+    for test in found:
+        call(test, eagre_harness)
+
+
+def call(test, harness):
+    """Call a page's test with the fixture that it asks for."""
+    modes = {"run_pipeline": ["real-time"], "run_in_both_modes": ["micro-batch", "real-time"]}
+    [fixture] = inspect.signature(test).parameters
+    for mode in modes[fixture]:
+        test(partial(harness.run, mode=mode))
+
+
+def test_the_first_pipeline_runs_as_its_page_says(cli):
+    page = PAGES["docs/first-pipeline.md"]
+    cli.app(dict(FILE.findall(page))["score.py"], "score.py")
+    [send] = re.findall(r"^\$ echo '(.+)' \| eagre (topic produce .+)$", page, re.MULTILINE)
+    [tail] = re.findall(r"^\$ eagre (topic tail .+)$", page, re.MULTILINE)
+    run = Run(cli, "score.py", "--every", "5 seconds", "--no-dashboard")
+    try:
+        run.wait_for("running in real-time")
+        cli.ok(*shlex.split(send[1]), given=send[0])
+        assert cli.ok(*shlex.split(tail)).stdout == blocks("json", page)[0]
+        assert run.end() == 0, run.said
+    finally:
+        run.process.kill()
+        run.process.wait()
+        for stream in (run.process.stdin, run.process.stdout, run.process.stderr):
+            stream.close()
 
 
 def test_the_readme_pipeline_passes_the_readme_test(tmp_path):
@@ -103,6 +187,8 @@ def test_the_page_about_python_runs(run_in_both_modes):
     assert scope["inference"].function([5000.0, 1.0]) == [0.9, 0.1]
     visits = run_in_both_modes(scope["visits"], [{"user": "u", "page": "p"}] * 2)
     assert [row["n"] for row in visits] == [1, 2]
+    words = run_in_both_modes(scope["split"], [{"id": "m", "text": "Ahoy, there"}])
+    assert [(row["word"], row["length"]) for row in words] == [("ahoy", 4), ("there", 5)]
 
 
 def test_the_page_about_the_page_promises():
@@ -134,21 +220,121 @@ def test_the_readmes_plain_pyspark_runs(eagre_harness, tmp_path):
         scope["query"].stop()
 
 
-def commands():
-    for block in blocks():
-        for line in block.splitlines():
-            for part in line.split("#")[0].split("|"):
-                if part.strip().startswith("eagre "):
-                    yield part.strip()
+def shell_lines():
+    """The lines that a reader would type, of all pages; of blocks without a language all lines."""
+    for text in PAGES.values():
+        for language in sorted(SHELL):
+            for line in "".join(blocks(language, text)).splitlines():
+                yield language, line.removeprefix("$ ").split(" #")[0].strip()
 
 
-@pytest.mark.parametrize("line", sorted(set(commands())))
-def test_the_readmes_commands_exist(line):
+def commands(program):
+    for _, line in shell_lines():
+        for part in line.split(" | "):
+            words = re.sub(r"^(\w+=\S+ )+", "", part)
+            if words.startswith(f"{program} "):
+                yield words
+
+
+@pytest.mark.parametrize("line", sorted(set(commands("eagre"))))
+def test_the_commands_exist(line):
     words = shlex.split(line)[1:]
     command = command_line
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]
-    command.make_context(line, words)
+    try:
+        command.make_context(line, words)
+    except click.BadParameter as error:
+        assert "does not exist" in error.message, "a path of the reader's own"  # noqa: PT017
+
+
+def test_the_targets_exist():
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {word for line in commands("make") for word in shlex.split(line)[1:] if "=" not in word}
+    assert {"demo", "setup"} <= named <= targets
+
+
+def test_blocks_of_the_shell_hold_known_programs():
+    begun = {line.split()[0] for language, line in shell_lines() if language and line}
+    assert begun <= {"eagre", "make", "echo", "export", "python"}
+
+
+def mentioned():
+    """Commands in running text: ``eagre dlq list|show``, ``eagre run APP.py --every``."""
+    for text in PAGES.values():
+        for line in re.findall(r"`(eagre [a-z][^`]*)`", prose(text)):
+            yield " ".join(line.replace("\\|", "|").split())
+
+
+@pytest.mark.parametrize("line", sorted(set(mentioned())))
+def test_the_commands_in_the_text_exist(line):
+    words = line.split()[1:]
+    now = [command_line]
+    while words and hasattr(now[0], "commands"):
+        now = [now[0].commands[name] for name in words.pop(0).split("|")]
+    some = [*now, *(c for group in now for c in getattr(group, "commands", {}).values())]
+    known = {option for command in some for param in command.params for option in param.opts}
+    assert {word for word in words if word.startswith("--")} <= known | {"--help"}
+
+
+def test_the_codes_in_the_text_exist():
+    folders = [(ROOT / "src", "*.py"), (ROOT / "jvm-companion", "*.java")]
+    code = "".join(path.read_text() for folder, kind in folders for path in folder.rglob(kind))
+    for name, text in PAGES.items():
+        told = set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`", prose(text)))
+        assert {one for one in told if one not in code} == set(), name
+
+
+def test_the_names_in_the_text_exist():
+    for name, text in PAGES.items():
+        assert set(re.findall(r"\beg\.(\w+)", text)) <= set(eagre.__all__), name
+
+
+def test_the_python_reference_has_every_name():
+    headings = re.findall(r"^ +heading: eg\.(\w+)$", PAGES["docs/api.md"], re.MULTILINE)
+    assert sorted(headings) == sorted(set(eagre.__all__) - {"__version__"})
+
+
+def test_the_index_of_decisions_has_each():
+    files = {path.name for path in (ROOT / "docs" / "decisions").glob("0*.md")}
+    assert set(re.findall(r"\((0\S+\.md)\)", PAGES["docs/decisions/README.md"])) == files
+
+
+OUTSIDE = re.compile(
+    r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']?(?:https?:)?//
+      | <link\b[^>]*\bhref=["']?(?:https?:)?//
+      | url\(["']?(?:https?:)?// | @import""",
+    re.VERBOSE,
+)
+
+
+def test_the_site_builds_and_asks_for_nothing_from_outside(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    files = [path for kind in ("*.html", "*.css") for path in tmp_path.rglob(kind)]
+    assert len(files) > len(PAGES)
+    assert [path.name for path in files if OUTSIDE.search(path.read_text())] == []
+    assert "<pre>" in (tmp_path / "api.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '<script async src="https://cdn.example/a.js">',
+        "<link rel=stylesheet href=//fonts.example/css>",
+        "src: url(https://fonts.example/a.woff2)",
+    ],
+)
+def test_a_request_to_outside_would_be_found(line):
+    assert OUTSIDE.search(line)
 
 
 def test_the_command_reference_is_current():

@@ -82,7 +82,8 @@ class Kafka:
         brokers: ``host:port`` of its cluster; ``eagre run --brokers`` replaces it.
         delivery: As a sink, ``at-least-once``, where a failure repeats what came since the last
             commit, or ``exactly-once`` (docs/exactly-once.md).
-        fence: ``in-band`` also writes fence records into an exactly-once sink, for ``eg.reader``.
+        fence: ``in-band`` also writes fence records into an exactly-once sink, for readers with
+            ``eagre.reader``.
         partitioned_by: As a source, the columns by which its producers choose the partition: rows
             that agree in them are in one partition. Exactly once over keyed state rests on it.
         config: A Kafka client's properties file with what the cluster asks for, such as

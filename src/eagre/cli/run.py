@@ -89,7 +89,7 @@ def run(
 ) -> None:
     """Run the pipelines of a file, until Ctrl-C or SIGTERM drains them.
 
-    A pipeline that fails is started again, after a pause that doubles from 1 s to 30 s.
+    A pipeline that fails is started again: at once, then after 1, 2, 4 ... 30 s.
 
     A drain lets the running epoch end and commit, so that nothing is repeated at the next start;
     a second Ctrl-C ends at once.

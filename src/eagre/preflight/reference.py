@@ -28,7 +28,15 @@ the same first and refuses on errors; `--no-check` insists.
 In Python, for a pipeline or for a plain PySpark write up to and without `start()`:
 
 ```python
-report = eg.check(pipeline)  # or eg.check(df.writeStream.format("kafka")...)
+import eagre as eg
+
+
+@eg.pipeline(source=eg.Kafka("payments", schema="card STRING"), sink=eg.Kafka("cards"))
+def cards(df):
+    return df.select("card")
+
+
+report = eg.check(cards)  # or eg.check(df.writeStream.format("kafka")...)
 report.ok, [finding.id for finding in report.findings]
 ```
 
@@ -40,8 +48,7 @@ slower or in danger. **Advice**: it could be better.
 `schema_version` (1), `app`, `ok`, and for each of the `pipelines` its `name`, `mode`, `ok`, `slots`
 (`needed`, `terms`, `available`), `unseen`, and `findings` with `id`, `level`, `about`, `problem`,
 `consequence`, `remedy`, `line`, `numbers`, `settings`, `options` and `error_class`. The schema is
-[`schema.json`](../src/eagre/preflight/schema.json); a change that breaks readers raises the
-version.
+`eagre/preflight/schema.json` in the package; a change that breaks readers raises the version.
 
 ## `eagre size`
 
