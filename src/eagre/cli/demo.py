@@ -64,17 +64,13 @@ def demo(
     interval_ms(every)
     if seconds <= 0 or (rate is not None and rate <= 0):
         raise click.UsageError("--seconds and --rate must be above zero.")
-    pace = {"micro-batch": MICRO_BATCH_EVERY, "real-time": every}
-    place = folder(use_case)
-    events = str(place / "generate.py")
+    app = folder(use_case) / "app.py"
+    events = str(app.with_name("generate.py"))
     rate = rate or rate_of(events)
-    name, results = measured(place / "app.py")
+    name, results = measured(app)
     trial = Trial(events, topic_of(events), results, rate, warmup, seconds)
-    modes: dict[str, Figures] = {}
-    progress = Progress()
     with (
         scratch_folder(cache_dir() / "demo") as scratch,
-        contextlib.closing(progress),
         EmbeddedBroker(say=say) as broker,
         beside(not no_dashboard, dashboard_port, _own, payloads=not no_payloads),
     ):
@@ -83,24 +79,27 @@ def demo(
         say(f"warming up the fresh broker for {WARM_SECONDS:g} s")
         warm_broker(broker.address, scratch)
         fill_tables(broker.address, events)
-        for mode, interval in pace.items():
-            say(f"{mode}: starting Spark, then {warmup:g} s of warm-up")
-            progress.start(mode, warmup, seconds)
-            app = f"{place / 'app.py'}:{name}"
-            start = _pipeline(app, mode, interval, broker.address, scratch / mode)
-            modes[mode] = trial.run(broker.address, start, progress.second)
-        epochs = _epochs(scratch / "real-time", modes["real-time"]["from_us"], seconds)
-    modes["real-time"]["epochs"] = epochs
-    result = {
-        "use_case": use_case,
-        "rate": rate,
-        "epochs": epochs,
-        "modes": modes,
-        "ratio": _ratio(modes),
-    }
+        modes = _both(trial, f"{app}:{name}", every, broker.address, scratch)
+    epochs = modes["real-time"]["epochs"]
+    told = {"use_case": use_case, "rate": rate, "epochs": epochs}
+    result = {**told, "modes": modes, "ratio": _ratio(modes)}
     click.echo(_text(result), err=target == "-")
     if target:
         write_json(target, result)
+
+
+def _both(trial: Trial, app: str, every: str, brokers: str, scratch: Path) -> dict[str, Figures]:
+    """Measure the app in one mode after the other."""
+    modes: dict[str, Figures] = {}
+    with contextlib.closing(Progress()) as progress:
+        for mode, interval in {"micro-batch": MICRO_BATCH_EVERY, "real-time": every}.items():
+            say(f"{mode}: starting Spark, then {trial.warmup:g} s of warm-up")
+            progress.start(mode, trial.warmup, trial.seconds)
+            start = _pipeline(app, mode, interval, brokers, scratch / mode)
+            modes[mode] = trial.run(brokers, start, progress.second)
+    real_time = modes["real-time"]
+    real_time["epochs"] = _epochs(scratch / "real-time", real_time["from_us"], trial.seconds)
+    return modes
 
 
 def _own() -> list[RunStatus]:
