@@ -28,7 +28,8 @@ def test_the_demo_measures_both_modes_and_its_page_shows_them(cli):
         result = json.loads(process.stdout.read())
     assert list(result["modes"]) == ["micro-batch", "real-time"]
     for mode, figures in result["modes"].items():
-        assert figures["records"] == figures["expected"] == 1500
+        assert figures["records"] == figures["expected"] == figures["results"] == 1500
+        assert figures["lost"] == 0
         assert figures["sent"] == 2500
         assert figures["negative"] == 0
         percentiles = [figures[f"{p}_ms"] for p in ("p50", "p95", "p99", "p999", "max")]
@@ -36,6 +37,7 @@ def test_the_demo_measures_both_modes_and_its_page_shows_them(cli):
         assert percentiles[0] > 0
         assert shown[mode] > 1000, shown
     assert set(result["ratio"]) == {"p50", "p95", "p99"}
+    assert result["epochs"] == result["modes"]["real-time"]["epochs"] <= 1
     told = "".join(said)
     assert "micro-batch ÷ real-time" in told
     assert "real-time: starting Spark" in told

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eagre.bench.meter import Measurement
 
 SECOND_US = 1_000_000
+ORIGIN_PARTS = 3
 MARK = b'"sent_us":'
 EVENT_TIME = b'"event_time":'
 MICROSECOND_DIGITS, MILLISECOND_DIGITS = 16, 13
@@ -46,26 +47,40 @@ class Judge(Protocol):
 
 
 class Marked:
-    """Judges results that carry ``sent_us``: how late they are, and how many."""
+    """Judges results by the event that they answer; it is answered when the last of them is there.
 
-    def __init__(self, from_us: int, until_us: int, expected: int) -> None:
-        self._from_us, self._until_us, self._expected = from_us, until_us, expected
-        self._histogram = Histogram()
+    An event may have several results, as a leaderboard has, or none.
+    """
+
+    def __init__(self, what: Measurement) -> None:
+        self._what = what
+        self._expected = what.load.expected(what.from_us, what.until_us)
+        self._answered: dict[int, int] = {}
+        self._results = 0
 
     def take(self, value: bytes, received_us: int, appended_ms: int) -> None:
-        """Count a result of the measured time."""
+        """Note a result of the measured time."""
         del appended_ms
-        sent = sent_us(value)
-        if self._from_us <= sent < self._until_us:
-            self._histogram.record(received_us - sent)
+        due = self._what.answers(value)
+        if due is not None and self._what.from_us <= due < self._what.until_us:
+            self._results += 1
+            self._answered[due] = received_us
 
     def complete(self) -> bool:
-        """Tell whether as many have come as were expected."""
-        return self._histogram.records >= self._expected
+        """Tell whether every event that must be is answered."""
+        return self._expected <= self._answered.keys()
 
     def verdict(self) -> dict[str, Any]:
-        """Give percentiles and counts."""
-        return {**self._histogram.summary(), "expected": self._expected}
+        """Give percentiles and counts of events, and how many results there were for them."""
+        histogram = Histogram()
+        for due, received in self._answered.items():
+            histogram.record(received - due)
+        return {
+            **histogram.summary(),
+            "expected": len(self._expected),
+            "lost": len(self._expected - self._answered.keys()),
+            "results": self._results,
+        }
 
 
 class Verified:
@@ -233,6 +248,19 @@ def glance_us(value: bytes) -> int | None:
     if begin < len(EVENT_TIME):
         return None
     return int(value[begin : begin + MILLISECOND_DIGITS]) * 1000
+
+
+def origin(text: bytes) -> tuple[str, int, int] | None:
+    """Read the header that says which record set a result off: topic, partition, offset.
+
+    >>> origin(b"plays/0/1234 1731650000123")
+    ('plays', 0, 1234)
+    >>> origin(b'{"card":"c1"}')
+    """
+    parts = text.partition(b" ")[0].rsplit(b"/", ORIGIN_PARTS - 1)
+    if len(parts) != ORIGIN_PARTS or not parts[1].isdigit() or not parts[2].isdigit():
+        return None
+    return parts[0].decode(), int(parts[1]), int(parts[2])
 
 
 def _parse(value: bytes) -> dict[str, Any]:

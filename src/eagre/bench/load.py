@@ -38,6 +38,9 @@ POISON = (b"{", b"\xff\xfe\x00", b"", b'{"id": NaN}', b"[" * 3000, b"9" * 400, b
 PROBE_RATE = 1_000_000
 PROBES = 1_000
 """At most so many events of seed 0 are sent before the load, to see whether a system answers."""
+PROBE_AGE_US = 24 * 3600 * 1_000_000
+"""How long ago the probes of an events file happened: no window of the load has them in it."""
+DEFAULT_RATE = 2_000.0
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,12 @@ class Load:
 
     def feed(self) -> Iterator[tuple[str, dict[str, Any], int]]:
         """Each record's key, its event with its intended time, and that time."""
-        if self.events.endswith(".py"):
-            return self._from_file()
-        return self._from_workload()
+        return self._from_file() if self.from_file else self._from_workload()
+
+    @property
+    def from_file(self) -> bool:
+        """Whether the events are those of a file."""
+        return self.events.endswith(".py")
 
     def _from_file(self) -> Iterator[tuple[str, dict[str, Any], int]]:
         pairs = runpy.run_path(self.events)["events"](Random(self.seed))  # noqa: S311
@@ -96,10 +102,11 @@ class Load:
             due = self.due_us(number)
             yield key, {**_timed(event, due), "sent_us": due}, due
 
-    def expected(self, from_us: int, until_us: int) -> int:
-        """How many of the records due in a time must have a result, as their file tells."""
+    def expected(self, from_us: int, until_us: int) -> set[int]:
+        """When those of a time are due that must have a result; their file is asked for each."""
         expects = runpy.run_path(self.events).get("expects", lambda _: True)
-        return sum(from_us <= due < until_us and expects(event) for _, event, due in self.feed())
+        answered = {due for _, event, due in self.feed() if expects(event)}
+        return {due for due in answered if from_us <= due < until_us}
 
     def _from_workload(self) -> Iterator[tuple[str, dict[str, Any], int]]:
         chosen = workload(self.events)
@@ -178,7 +185,10 @@ class Probe:
     def __init__(self, load: Load) -> None:
         from confluent_kafka import Producer
 
-        self._load = replace(load, seed=0, rate=PROBE_RATE, seconds=PROBES / PROBE_RATE)
+        begin = load.begin_us - (PROBE_AGE_US if load.from_file else 0)
+        self._load = replace(
+            load, seed=0, rate=PROBE_RATE, seconds=PROBES / PROBE_RATE, begin_us=begin
+        )
         self._feed = self._load.feed()
         self._producer: Any = Producer({**PRODUCER, "bootstrap.servers": load.brokers})
 
@@ -192,6 +202,28 @@ class Probe:
 def topic_of(events: str) -> str:
     """The topic that an events file is for."""
     return str(runpy.run_path(events)["TOPIC"])
+
+
+def rate_of(events: str) -> float:
+    """How many events a second an events file is meant to be sent with."""
+    return float(runpy.run_path(events).get("RATE", DEFAULT_RATE))
+
+
+def fill_tables(brokers: str, events: str, seed: int = 1) -> None:
+    """Send what ``tables(random)`` of an events file yields: topic, key and row of tables."""
+    from confluent_kafka import Producer
+
+    from eagre.broker import Topics
+
+    rows = runpy.run_path(events).get("tables", lambda _: ())(Random(seed))  # noqa: S311
+    producer: Any = Producer({**PRODUCER, "linger.ms": 5, "bootstrap.servers": brokers})
+    made: set[str] = set()
+    for topic, key, row in rows:
+        if topic not in made:
+            Topics(brokers).create(topic, 1)
+            made.add(topic)
+        producer.produce(topic, encode(row), key)
+    producer.flush(10)
 
 
 def steady_us() -> int:

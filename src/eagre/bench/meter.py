@@ -11,8 +11,9 @@ from array import array
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from eagre.bench.judge import SECOND_US, Judge, Marked, Verified, glance_us
+from eagre.bench.judge import MARK, SECOND_US, Judge, Marked, Verified, glance_us, origin, sent_us
 from eagre.bench.load import Load, request
+from eagre.sinks.kafka import ORIGIN
 
 CONSUMER = {
     "group.id": "eagre-meter",
@@ -38,7 +39,7 @@ class Measurement:
         load: What is sent.
         topic: The results.
         begin: The offset of each partition to read from.
-        source_begin: The same of the source; None to leave the links out.
+        source_begin: The same of the source, of one partition; None if it has several.
         from_us: Results of records that were due from here on count; earlier ones are warm-up.
         until_us: Up to here.
         grace: Seconds after that in which late results still count.
@@ -58,10 +59,27 @@ class Measurement:
 
     def judge(self) -> Judge:
         """Who decides what a result is worth."""
-        if not self.load.events.endswith(".py"):
-            return Verified(self)
-        expected = self.load.expected(self.from_us, self.until_us)
-        return Marked(self.from_us, self.until_us, expected)
+        return Marked(self) if self.load.from_file else Verified(self)
+
+    def evidence(self, record: Any) -> bytes:  # noqa: ANN401  (a record of Kafka's client)
+        """What to keep of a result: its value, or where it comes from if the value does not say."""
+        value: bytes = record.value() or b""
+        if not self.load.from_file or MARK in value:
+            return value
+        return dict(record.headers() or ()).get(ORIGIN) or value
+
+    def answers(self, evidence: bytes) -> int | None:
+        """When the event was due that a result answers: by the mark in it, or by its origin."""
+        if MARK in evidence:
+            return sent_us(evidence)
+        place = origin(evidence)
+        if self.source_begin is None or place is None or place[:2] != (self.load.topic, 0):
+            return None
+        return self.load.due_us(place[2] - self.source_begin)
+
+    def glance_us(self, evidence: bytes) -> int | None:
+        """The same for the progress display, of whatever is loaded."""
+        return self.answers(evidence) if self.load.from_file else glance_us(evidence)
 
 
 class Meter:
@@ -110,7 +128,7 @@ class Meter:
                 if not record.error():
                     self._received.append(received)
                     self._appended.append(record.timestamp()[1])
-                    self._values.append(record.value() or b"")
+                    self._values.append(self._what.evidence(record))
 
     def _watch(self) -> None:
         """Let the measured time pass, and tell of each second."""
@@ -143,7 +161,7 @@ class Meter:
         while records < len(self._received) and self._received[-1 - records] >= since_us:
             records += 1
         newest = range(max(0, len(self._values) - min(records, GLANCE)), len(self._values))
-        times = [(self._received[at], glance_us(self._values[at])) for at in newest]
+        times = [(self._received[at], self._what.glance_us(self._values[at])) for at in newest]
         latencies = sorted((received - sent) / 1000 for received, sent in times if sent)
         told: dict[str, float] = {"at_us": since_us, "records": records}
         if latencies:

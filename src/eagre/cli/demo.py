@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eagre.bench.campaign import LATE_MS
-from eagre.bench.load import topic_of
+from eagre.bench.load import fill_tables, rate_of, topic_of
+from eagre.bench.systems.base import modified_us
 from eagre.bench.systems.spark import run_app
 from eagre.bench.trial import WARM_SECONDS, Trial, scratch_folder, starter, warm_broker
 from eagre.broker import EmbeddedBroker, Topics
 from eagre.cli.console import say, table, write_json
 from eagre.cli.dashboard import beside, page_options
 from eagre.cli.progress import Progress
-from eagre.config import cache_dir, interval_ms
+from eagre.config import cache_dir, counted, interval_ms
+from eagre.errors import SettingsError
 from eagre.runtime import runs
+from eagre.runtime.app import App
+from eagre.sources import Kafka
 from eagre.templates import DEFAULT, folder, use_cases
 
 if TYPE_CHECKING:
@@ -24,11 +28,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eagre.bench.subject import Subject
+    from eagre.pipeline import Pipeline
     from eagre.runtime.runs import RunStatus
 
 MICRO_BATCH_EVERY = "500 ms"
 REAL_TIME_EVERY = "5 minutes"
-RESULTS = "scores"
 
 Figures = dict[str, Any]
 
@@ -36,7 +40,7 @@ Figures = dict[str, Any]
 @click.command(epilog=f"Use cases: {', '.join(use_cases())}.")
 @click.argument("use_case", default=DEFAULT)
 @click.option("--seconds", default=30.0, show_default=True, help="Measured, for each mode.")
-@click.option("--rate", default=2000.0, show_default=True, help="Records per second.")
+@click.option("--rate", type=float, help="Records per second. [default: the use case's own]")
 @click.option("--every", default=REAL_TIME_EVERY, show_default=True, help="The real-time epoch.")
 @click.option("--warmup", default=15.0, show_default=True, help="Seconds before the measurement.")
 @click.option("--json", "target", metavar="FILE", help="Write the result as JSON (- for stdout).")
@@ -44,7 +48,7 @@ Figures = dict[str, Any]
 def demo(
     use_case: str,
     seconds: float,
-    rate: float,
+    rate: float | None,
     every: str,
     warmup: float,
     target: str | None,
@@ -58,17 +62,15 @@ def demo(
     record was meant to be sent to the moment a consumer has the result.
     """
     interval_ms(every)
-    if seconds <= 0 or rate <= 0:
+    if seconds <= 0 or (rate is not None and rate <= 0):
         raise click.UsageError("--seconds and --rate must be above zero.")
-    pace = {"micro-batch": MICRO_BATCH_EVERY, "real-time": every}
-    place = folder(use_case)
-    events = str(place / "generate.py")
-    trial = Trial(events, topic_of(events), RESULTS, rate, warmup, seconds)
-    modes: dict[str, Figures] = {}
-    progress = Progress()
+    app = folder(use_case) / "app.py"
+    events = str(app.with_name("generate.py"))
+    rate = rate or rate_of(events)
+    name, results = measured(app)
+    trial = Trial(events, topic_of(events), results, rate, warmup, seconds)
     with (
         scratch_folder(cache_dir() / "demo") as scratch,
-        contextlib.closing(progress),
         EmbeddedBroker(say=say) as broker,
         beside(not no_dashboard, dashboard_port, _own, payloads=not no_payloads),
     ):
@@ -76,15 +78,28 @@ def demo(
             Topics(broker.address).create(topic, 1)
         say(f"warming up the fresh broker for {WARM_SECONDS:g} s")
         warm_broker(broker.address, scratch)
-        for mode, interval in pace.items():
-            say(f"{mode}: starting Spark, then {warmup:g} s of warm-up")
-            progress.start(mode, warmup, seconds)
-            start = _pipeline(place / "app.py", mode, interval, broker.address, scratch / mode)
-            modes[mode] = trial.run(broker.address, start, progress.second)
-    result = {"use_case": use_case, "rate": rate, "modes": modes, "ratio": _ratio(modes)}
+        fill_tables(broker.address, events)
+        modes = _both(trial, f"{app}:{name}", every, broker.address, scratch)
+    epochs = modes["real-time"]["epochs"]
+    told = {"use_case": use_case, "rate": rate, "epochs": epochs}
+    result = {**told, "modes": modes, "ratio": _ratio(modes)}
     click.echo(_text(result), err=target == "-")
     if target:
         write_json(target, result)
+
+
+def _both(trial: Trial, app: str, every: str, brokers: str, scratch: Path) -> dict[str, Figures]:
+    """Measure the app in one mode after the other."""
+    modes: dict[str, Figures] = {}
+    with contextlib.closing(Progress()) as progress:
+        for mode, interval in {"micro-batch": MICRO_BATCH_EVERY, "real-time": every}.items():
+            say(f"{mode}: starting Spark, then {trial.warmup:g} s of warm-up")
+            progress.start(mode, trial.warmup, trial.seconds)
+            start = _pipeline(app, mode, interval, brokers, scratch / mode)
+            modes[mode] = trial.run(brokers, start, progress.second)
+    real_time = modes["real-time"]
+    real_time["epochs"] = _epochs(scratch / "real-time", real_time["from_us"], trial.seconds)
+    return modes
 
 
 def _own() -> list[RunStatus]:
@@ -95,13 +110,33 @@ def _own() -> list[RunStatus]:
     return [run for run in runs.running() if run.pid in below]
 
 
-def _pipeline(app: Path, mode: str, every: str, brokers: str, place: Path) -> Callable[[], Subject]:
+def measured(app: Path) -> tuple[str, str]:
+    """The pipeline of an app that the demo measures, its first, and the topic of its results.
+
+    Raises:
+        SettingsError: It does not write to a topic.
+    """
+    first: Pipeline = App(app).pipelines()[0]
+    if not isinstance(first.sink, Kafka):
+        raise SettingsError(
+            "DEMO_SINK", f"the first pipeline of {app} must write to a topic to be measured."
+        )
+    return first.name, first.sink.topics[0]
+
+
+def _pipeline(app: str, mode: str, every: str, brokers: str, place: Path) -> Callable[[], Subject]:
     place.mkdir()
     command = run_app(
-        *(str(app), "--mode", mode, "--every", every, "--brokers", brokers),
+        *(app, "--mode", mode, "--every", every, "--brokers", brokers),
         *("--checkpoint", str(place / "checkpoint")),
     )
     return starter(command, place, place / "spark.log")
+
+
+def _epochs(place: Path, since_us: int, seconds: float) -> int:
+    """How many epochs ended while it was measured."""
+    commits = modified_us(path for path in place.rglob("commits/*") if path.name.isdecimal())
+    return sum(since_us <= at < since_us + seconds * 1_000_000 for at in commits)
 
 
 def _ratio(modes: dict[str, Figures]) -> dict[str, float]:
@@ -122,6 +157,7 @@ def _text(result: dict[str, Any]) -> str:
     slow, fast = result["modes"]["micro-batch"], result["modes"]["real-time"]
     ratios = [f"{slow[c] / fast[c]:,.0f}x" if fast[c] else "-" for c in columns]
     lines = ["", table(headings, [*rows, ["micro-batch ÷ real-time", *ratios, ""]])]
+    lines.append(f"{counted(result['epochs'], 'epoch')} ended in the measured real time.")
     lines += _warnings(result["modes"])
     return "\n".join([*lines, ""])
 
@@ -129,9 +165,9 @@ def _text(result: dict[str, Any]) -> str:
 def _warnings(modes: dict[str, Figures]) -> list[str]:
     told = []
     for mode, figures in modes.items():
-        lost = figures["expected"] - figures["records"]
-        if lost:
-            told.append(f"{mode}: {lost:,} of {figures['expected']:,} results did not arrive.")
+        if figures["lost"]:
+            of = f"{figures['lost']:,} of {figures['expected']:,}"
+            told.append(f"{mode}: {of} results did not arrive.")
         if figures["late_p99_ms"] > LATE_MS:
             told.append(
                 f"{mode}: the load generator itself was {figures['late_p99_ms']:.0f} ms late at "

@@ -1,4 +1,16 @@
-"""Use cases to start from: each a folder with an app and the events it is fed with."""
+"""Use cases to start from: each a folder with an app and the events it is fed with.
+
+A folder is a use case by its ``app.py``, and a project for ``eagre init`` by its ``README.md``; no
+list names them. The demo runs the first pipeline of the app, which writes to a topic, and takes
+from ``generate.py``:
+
+- ``TOPIC``, where events go, and ``RATE``, how many a second two cores do well with;
+- ``events(random)``: keys and events for ever. ``late_ms`` becomes ``at``, the time of the event;
+- ``expects(event)``, if there is one: whether a result must come, asked in the events' order;
+- ``tables(random)``, if there is one: topic, key and row of what is there before the first event.
+
+A result is put down to its event by ``sent_us``, where the app passes that on, else by ``_source``.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ RULES = {
 MODEL = json.loads(Path(__file__).with_name("model.json").read_text())
 
 
-@eg.pipeline(source=payments, sink=scores)
+@eg.pipeline(source=payments, sink=scores, slo="p99 < 300ms")
 def fraud(df: DataFrame) -> DataFrame:
     """Each payment once, with its card's features, the model's risk, and the rules it breaks."""
     once = eg.deduplicate(df, "id", within="10 minutes")

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 TOPIC = "payments"
+RATE = 2_000
 COUNTRIES = ("FR", "FR", "FR", "DE", "DE", "ES", "US", "BR")
 
 

@@ -1,0 +1,28 @@
+"""What is known of users in a real Redis, and as a service reads it; REDIS_URL says where it is."""
+
+import os
+
+import pytest
+from features import features
+
+pytestmark = pytest.mark.skipif("REDIS_URL" not in os.environ, reason="there is no REDIS_URL")
+
+
+def test_a_service_reads_what_is_known(run_in_both_modes, request):
+    serve = pytest.importorskip("serve")
+    user = request.node.name
+    known = {"user": user, "interest": "sport"}
+    run_in_both_modes(
+        features,
+        [
+            {**known, "remaining": 9.0, "price": 1.0, "reason": "bid"},
+            {**known, "remaining": 9.0, "price": None, "reason": "floor"},
+            {"user": f"stranger-{user}", "reason": "unknown"},
+        ],
+    )
+    assert serve.features(serve.connect(), user) == {
+        "interest": "sport",
+        "remaining": 9.0,
+        "reason": "floor",
+    }
+    assert serve.features(serve.connect(), f"stranger-{user}") == {}
