@@ -6,7 +6,8 @@ from random import Random
 from typing import Any
 
 TOPIC = "telemetry"
-SERVICES = 200
+RATE = 1_000
+SERVICES = 500
 HOSTS = 12
 ERRORS = {
     "timeout after {} ms": "ERROR",
@@ -32,11 +33,11 @@ def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
         event |= {"cluster": cluster, "late_ms": random.choice((0, 0, 0, random.randrange(3_000)))}
         if random.random() < BROKEN:
             event["value"] = "n/a"
-        for copy in [False, True] if random.random() < REPEATED else [False]:
+        for mark in [{}, {"copy": True}] if random.random() < REPEATED else [{}]:
             if wrong and event["value"] != "n/a":
                 seen[wrong["service"], wrong["what"]] += 1
                 event["news"] = is_news(seen[wrong["service"], wrong["what"]])
-            yield event["service"], {**event, "copy": copy}
+            yield event["service"], {**event, **mark}
         if wrong:
             wrong["left"] -= 1
             storms = [one for one in storms if one["left"] > 0]
@@ -45,9 +46,9 @@ def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
 def storm(random: Random) -> dict[str, Any]:
     """Something that goes wrong in a service: a few records, or some thousand."""
     return {
-        "service": service(random),
+        "service": f"service-{random.randrange(SERVICES):03d}",
         "what": random.choice([*ERRORS, *METRICS]),
-        "left": min(5_000, int(8 * random.paretovariate(1.1))),
+        "left": min(5_000, int(3 * random.paretovariate(1.3))),
     }
 
 

@@ -5,9 +5,10 @@ from random import Random
 from typing import Any
 
 TOPIC = "readings"
+RATE = 500
 DEVICES, CHATTY = 300, 20
 SOON, FAULTY, REPEATED, BROKEN, SILENT = 0.2, 0.002, 0.01, 0.001, 0.0002
-REST = 50_000
+REST = 25_000
 
 
 def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
