@@ -228,11 +228,16 @@ class Verified:
 def sent_us(value: bytes) -> int:
     """Find the intended send time in a result without parsing all of it.
 
+    It is null, and 0 here, where no record set the result off, but a timer.
+
     >>> sent_us(b'{"card":"c1","sent_us":1731650000000000,"risk":0.9}')
     1731650000000000
+    >>> sent_us(b'{"device":"d1","sent_us":null,"verdict":"silent"}')
+    0
     """
     begin = value.index(MARK) + len(MARK)
-    return int(value[begin : begin + MICROSECOND_DIGITS])
+    found = value[begin : begin + MICROSECOND_DIGITS]
+    return 0 if found.startswith(b"null") else int(found)
 
 
 def glance_us(value: bytes) -> int | None:

@@ -14,7 +14,7 @@ from eagre.sources import Kafka
 from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -69,6 +69,7 @@ class RunPipeline(Protocol):
         *,
         mode: Mode = ...,
         checkpoint: Path | None = ...,
+        until: Callable[[Any], bool] | None = ...,
     ) -> Any:  # noqa: ANN401  (rows, or rows by topic)
         """Run the pipeline over the rows."""
 
@@ -93,6 +94,7 @@ class Harness:
         *,
         mode: Mode = "real-time",
         checkpoint: Path | None = None,
+        until: Callable[[Any], bool] | None = None,
     ) -> Any:  # noqa: ANN401  (rows, or rows by topic)
         """Run a pipeline until it has worked off the rows, and give what it wrote.
 
@@ -102,6 +104,8 @@ class Harness:
                 or a ``Record``.
             mode: The mode.
             checkpoint: A folder to go on from; a fresh one if not given.
+            until: Asked about what was written so far: the query goes on until the answer is true.
+                For what timers give when nothing more comes.
 
         Returns:
             The rows (dicts from JSON, else strings or bytes); by topic where the sink has several.
@@ -124,6 +128,8 @@ class Harness:
         )
         try:
             self._await_all(query, mode, self.topics.ends(inputs))
+            if sink and until:
+                self._await_results(query, sink, outputs, until)
         finally:
             query.stop()
         return self._results(sink, outputs) if sink else []
@@ -180,6 +186,28 @@ class Harness:
                 f"the query did not commit all rows within {TIMEOUT_SECONDS} s",
             )
 
+    def _await_results(
+        self, query: StreamingQuery, sink: Kafka, begin: Offsets, until: Callable[[Any], bool]
+    ) -> None:
+        """Wait for results, and for the commit behind them: a run that goes on repeats nothing."""
+
+        def there() -> bool:
+            _unfailed(query)
+            return until(self._results(sink, begin))
+
+        wait_until(
+            there,
+            TIMEOUT_SECONDS,
+            f"the results awaited did not come within {TIMEOUT_SECONDS} s",
+            interval=0.25,
+        )
+        before = _last_batch(query)
+        wait_until(
+            lambda: _last_batch(query) > before or not query.status["isTriggerActive"],
+            TIMEOUT_SECONDS,
+            f"the query did not commit its results within {TIMEOUT_SECONDS} s",
+        )
+
     def _results(self, sink: Kafka, begin: Offsets) -> Any:  # noqa: ANN401
         found = {topic: list(self._read(topic, begin[topic], sink)) for topic in sink.topics}
         return found if len(sink.topics) > 1 else found[sink.topics[0]]
@@ -223,6 +251,19 @@ def _decoded(value: bytes | None, sink: Kafka) -> str | bytes | None:
     return value.decode() if value is not None and sink.format == "string" else value
 
 
+def _last_batch(query: StreamingQuery) -> int:
+    progress = query.lastProgress
+    return progress.batchId if progress else -1
+
+
+def _unfailed(query: StreamingQuery) -> StreamingQuery:
+    """Raise what the query failed of, if it did."""
+    failure = query.exception()
+    if failure is not None:
+        raise failure
+    return query
+
+
 def _settled(query: StreamingQuery, ends: Offsets) -> bool:
     """Tell whether all rows are worked off, and what their watermark or their timers set off.
 
@@ -238,10 +279,7 @@ def _settled(query: StreamingQuery, ends: Offsets) -> bool:
 
 def _reached(query: StreamingQuery, ends: Offsets) -> bool:
     """Tell whether the last commit covers every offset; raise if the query failed."""
-    failure = query.exception()
-    if failure is not None:
-        raise failure
-    progress = query.lastProgress
+    progress = _unfailed(query).lastProgress
     if not progress:
         return False
     done: dict[str, dict[str, int]] = {}

@@ -1,0 +1,48 @@
+"""Keep every reading in Parquet, once a minute, beside the real-time path: ``python archive.py``.
+
+The same topic and the same declaration as in ``app.py``; a Spark session, a checkpoint and a pace
+of its own, so that neither holds the other up.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from dataclasses import replace
+
+from app import readings
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+import eagre as eg
+
+FOLDER, CHECKPOINT = "archive", ".eagre/checkpoints/archive"
+EVERY = {"processingTime": "1 minute"}
+
+
+def archive(
+    spark: SparkSession, brokers: str, folder: str, checkpoint: str, trigger: dict[str, object]
+) -> StreamingQuery:
+    """Write each reading that can be read, with its place in the topic, into its day's folder."""
+    everything = replace(readings, starting="earliest", on_error="drop")
+    rows = everything.read(spark, brokers, mode="micro-batch").select(
+        *("id", "device", "value", "at"),
+        F.col("_source.partition").alias("partition"),
+        F.col("_source.offset").alias("offset"),
+        F.to_date("at").alias("day"),
+    )
+    return (
+        rows.writeStream.queryName("archive")
+        .format("parquet")
+        .partitionBy("day")
+        .option("checkpointLocation", checkpoint)
+        .trigger(**trigger)
+        .start(folder)
+    )
+
+
+if __name__ == "__main__":
+    brokers = sys.argv[1] if len(sys.argv) > 1 else os.environ["EAGRE_BROKERS"]
+    query = archive(eg.session("archive", "local[1]"), brokers, FOLDER, CHECKPOINT, EVERY)
+    with suppress(KeyboardInterrupt):
+        query.awaitTermination()
