@@ -1,7 +1,10 @@
 """Operators over time: the wall clock, standstills, kills, chains, and state that has an end."""
 
 import json
+import os
+import sys
 import time
+from contextlib import ExitStack
 
 import pytest
 from pyspark.sql import functions as F
@@ -10,9 +13,8 @@ import eagre as eg
 from eagre.errors import SettingsError
 from eagre.testing.harness import Record
 from eagre.waiting import wait_until
-from streams import SCHEMA, absolute_ms, deduplicated, payments, rolled
+from streams import deduplicated, payments, rolled
 from test_operators import keyed, source
-from test_python_state import _kill_all
 
 WAIT_MS = 900
 
@@ -203,97 +205,55 @@ def test_the_same_after_interruptions(eagre_harness, tmp_path):
     }
 
 
-def test_the_same_after_a_kill(cli, eagre_broker, eagre_harness, tmp_path):
-    """kill -9 of everything in the middle; the sessions are those of the whole stream."""
-    rows = payments(9, 300, grace=20)
-    app = cli.app(
-        "import eagre as eg\n"
-        f"@eg.pipeline(source=eg.Kafka('op-kill-in', schema={SCHEMA!r}),\n"
-        "    sink=eg.Kafka('op-kill-out', key='card'))\n"
-        "def killed(df):\n"
-        "    wanted = ['count', 'sum(amount) as total']\n"
-        "    made = eg.session_windows(df, 'card', '20 seconds', wanted,\n"
-        "        grace='1 hour', event_time='at')\n"
-        "    return made.drop('_source')\n"
-    )
-    for topic in ("op-kill-in", "op-kill-out"):
-        eagre_harness.topics.create(topic, 1)
-    arguments = ["run", app, "--brokers", eagre_broker.address, "--every", "5 s"]
-    arguments += ["--from", "earliest", "--checkpoint", tmp_path / "c", "--no-check"]
-
-    @eg.pipeline(source=source("op-kill-in"), sink=eg.Kafka("op-kill-out"))
-    def same(df):
-        return df
-
-    def results():
-        return [json.loads(r.value()) for r in eagre_harness.records("op-kill-out", {0: 0})]
-
-    process = cli.start(*arguments)
-    try:
-        eagre_harness._write(same, keyed(rows[:150]))  # noqa: SLF001
-        wait_until(lambda: len(results()) > 100, 90, "nothing came out before the kill")
-    finally:
-        _kill_all(process, cli.folder)
-    eagre_harness._write(same, keyed(rows[150:]))  # noqa: SLF001
-    process = cli.start(*arguments)
-    try:
-        expected = sessions(eagre_harness.spark, rows)
-        wait_until(lambda: alive(results()) == expected, 90, "the sessions do not match")
-    finally:
-        _kill_all(process, cli.folder)
-
-
-def sessions(spark, rows):
-    from test_operators import bounds, table
-
-    batch = (
-        table(spark, rows)
-        .groupBy("card", F.session_window("at", "20 seconds").alias("s"))
-        .agg(F.count("*"), F.sum("amount"))
-        .select("card", *bounds("s"), "count(1)", "sum(amount)")
-    )
-    return {tuple(row) for row in batch.collect()}
-
-
-def alive(results):
-    last = {(row["card"], row["session"]["start"]): row for row in results}
-    return {
-        (
-            row["card"],
-            *(absolute_ms(row["session"][end]) for end in ("start", "end")),
-            row["count"],
-            row.get("total"),
-        )
-        for row in last.values()
-        if row["status"] != "merged"
-    }
+BOUND = {
+    "deduplicate": lambda df: eg.deduplicate(df, "id", "300 ms"),
+    "rolling": lambda df: eg.rolling(df, "id", {"300 ms": ["count as n"]}, slices=3, grace="0 s"),
+    "session_windows": lambda df: eg.session_windows(df, "id", "300 ms", ["count"], grace="0 s"),
+    "windows": lambda df: eg.windows(df, "id", "300 ms", ["count"], grace="0 s"),
+    "top_n": lambda df: eg.top_n(df, "id", "count", 3, "300 ms", item="card", grace="0 s"),
+    "interval_join": lambda df, other: eg.interval_join(df, other, "id", "300 ms", grace="0 s"),
+    "lookup": lambda df, other: eg.lookup(df, other, "id", wait="300 ms"),
+}
 
 
 def test_state_has_an_end(eagre_harness, tmp_path):
-    """Fresh keys over many times of the bound: the state holds those of the last moments."""
+    """Fresh keys over many times of the bound: the state holds those of the last moments.
 
-    @eg.pipeline(source=source("op-bound-in"), sink=eg.Kafka("op-bound-out"))
-    def bound(df):
-        return eg.deduplicate(df, "id", "300 ms").select("id")
+    ``EAGRE_FRESH_KEYS=2000000`` sends millions.
+    """
+    count = int(os.environ.get("EAGRE_FRESH_KEYS", "20000"))
+    parts = max(40, count // 10_000)
+    rows, other = source("op-bound-in"), eg.Kafka("op-bound-other", schema="id INT, other INT")
 
-    with Live(eagre_harness, bound, tmp_path / "c", "micro-batch", "500 ms") as live:
-        live.send({"id": -1})
-        live.await_row("the first row", id=-1)
-        for part in range(40):
-            live.send(*({"id": part * 1000 + n} for n in range(1000)))
+    def live(kind, transform):
+        both = kind in ("interval_join", "lookup")
+        pipeline = eg.pipeline(
+            source=[rows, other] if both else rows, sink=eg.Kafka(f"op-bound-{kind}"), name=kind
+        )(transform)
+        return Live(eagre_harness, pipeline, tmp_path / kind, "micro-batch", "500 ms")
+
+    def kept(one):
+        return [
+            p.stateOperators[0].numRowsTotal for p in one.query.recentProgress if p.stateOperators
+        ]
+
+    with ExitStack() as stack:
+        queries = {kind: stack.enter_context(live(kind, BOUND[kind])) for kind in BOUND}
+        first = queries["deduplicate"]
+        highest = dict.fromkeys(BOUND, 0)
+        for part in range(parts):
+            first.send(*({"id": part * (count // parts) + n} for n in range(count // parts)))
             time.sleep(0.25)
-
-        def kept():
-            return [
-                (p.stateOperators[0].numRowsTotal, p.sources[0].endOffset)
-                for p in live.query.recentProgress
-                if p.stateOperators
-            ]
-
-        wait_until(lambda: kept() and kept()[-1][0] == 0, 30, f"state is left: {kept()[-1:]}")
-        highest = max(rows for rows, _ in kept())
-        assert len({row["id"] for _, row in live.results()}) == 40_001
-    assert 0 < highest < 20_000, highest
+            highest = {kind: max(highest[kind], *kept(one), 0) for kind, one in queries.items()}
+        for kind, one in queries.items():
+            wait_until(
+                lambda kind=kind, one=one: max(highest[kind], *kept(one), 0) and kept(one)[-1] == 0,
+                60 + count / 10_000,
+                f"{kind}: state is left",
+            )
+            highest[kind] = max(highest[kind], *kept(one))
+    sys.stdout.write(f"of {count} keys at most {highest} rows of state\n")
+    assert all(0 < rows < count / 2 for rows in highest.values()), highest
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from eagre.broker import EmbeddedBroker
 from eagre.cli.dashboard import SLO_BROKEN
 from eagre.waiting import wait_until
 from test_run import Run
+from test_supervision import jvm_of
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -38,7 +39,8 @@ import eagre as eg
     slo="p99 < 250ms",
 )
 def score(df):
-    return df.withColumn("risk", F.when(F.col("amount") > 900, 0.9).otherwise(0.1))
+    once = eg.deduplicate(df, ["card", "amount"], within="1 minute")
+    return once.withColumn("risk", F.when(F.col("amount") > 900, 0.9).otherwise(0.1))
 """
 MARKUP = "<img src=x onerror=\"document.title='pwned'\">"
 
@@ -57,7 +59,7 @@ class Load:
         while not self._over.wait(1 / 200):
             number += 1
             card = MARKUP if number % 8 == 0 else f"card-{number % 97}"
-            value = json.dumps({"card": card, "amount": number % 1000})
+            value = json.dumps({"card": card, "amount": number})
             self._producer.produce(
                 "payments", "no payment" if number % 100 == 0 else value, key=card
             )
@@ -164,6 +166,7 @@ def test_the_page_shows_the_stream_and_its_tail(cli, broker, browser, tmp_path):
         _seen_from_outside(cli)
         _readable(looker, tmp_path)
         broker = _stalls(looker, broker, tmp_path)
+        _starts_again(looker, cli)
         assert looker.window.title() != "pwned"
         assert looker.complaints == []
         assert {host.split(":")[0] for host in looker.asked} == {"127.0.0.1"}
@@ -197,7 +200,8 @@ def _flows(looker):
     assert re.search(r"\n\d", looker.text("#epochs"))
     assert "waiting in the source topic" in looker.text("#chain")
     assert "payments/1" in looker.text("#partitions")
-    assert "2 task slots of" in looker.text("#graph")
+    assert re.search(r"2 \+ \d+ = \d+ task slots of", looker.text("#graph"))
+    assert re.search(r"[1-9][\d,]* *\n?keys", looker.text("#state"))
     assert "SLO: p99 < 250ms" in looker.text("#slo")
     assert "spark.sql.shuffle.partitions" in looker.text("#settings")
     looker.window.hover("#latency-chart svg")
@@ -263,3 +267,15 @@ def _stalls(looker, broker, tmp_path):
     again = EmbeddedBroker(port=broker.port, data=broker.data).start()
     looker.until(lambda: looker.text("#phase") == "running", 120, "it does not come back")
     return again
+
+
+def _starts_again(looker, cli):
+    before = looker.window.locator("#latency-chart line.restart").count()
+    jvm_of(cli).kill()
+    looker.until(
+        lambda: looker.window.locator("#latency-chart line.restart").count() > before,
+        60,
+        "the restart is not marked",
+    )
+    looker.until(lambda: looker.text("#phase") == "running", 60, "it does not come back")
+    assert re.search(r"\d+ restarts?\b", looker.text("#status"))

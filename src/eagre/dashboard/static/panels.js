@@ -25,7 +25,7 @@ const WORDS = { starting: "starting", running: "running", stalled: "stalled", dr
 export function status(view) {
   const s = view.status, quietly = view.waiting && s.phase === "running";
   const every = s.every_ms ? `${s.mode === "real-time" ? "epochs" : "a trigger"} of ${s.every_ms / 1000} s` : "";
-  const facts = [s.mode, every, s.about.delivery, s.restarts ? `${s.restarts} restarts` : "", view.app.split("/").pop()].filter(Boolean).join(" · ");
+  const facts = [s.mode, every, s.about.delivery, s.restarts ? `${s.restarts} restart${s.restarts === 1 ? "" : "s"}` : "", view.app.split("/").pop()].filter(Boolean).join(" · ");
   const parts = [h("h1", {}, s.name), h("span", { class: `phase ${quietly ? "quiet" : s.phase}`, id: "phase" }, quietly ? "waiting for records" : WORDS[s.phase] || s.phase), h("p", {}, facts)];
   if (s.reason) parts.push(h("p", { class: s.phase === "starting" ? "why soft" : "why", id: "why" }, s.reason));
   if (s.phase !== "running" && s.failure) parts.push(h("p", { class: "why" }, s.failure));
