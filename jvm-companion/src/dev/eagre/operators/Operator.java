@@ -284,7 +284,15 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         }
         save(state);
         value.update(Layout.write(state::write));
-        if (keepsHot()) hot.put(group, state);
+        if (keepsHot() && hashesByValue(group)) hot.put(group, state);
+    }
+
+    /** Whether equal keys hash alike: bytes do not. */
+    private static boolean hashesByValue(Row group) {
+        for (int i = 0; i < group.length(); i++) {
+            if (group.get(i) instanceof byte[] || group.get(i) instanceof Row) return false;
+        }
+        return true;
     }
 
     static long floor(long at, long length) {
