@@ -26,6 +26,7 @@ from eagre.delivery import Checkpoint, Ledger, Outputs, Quarantine, begin
 from eagre.delivery.quarantine import DEATHS
 from eagre.errors import CheckpointError, EagreError, PipelineFailed, SettingsError
 from eagre.jvm import gateway
+from eagre.jvm.archive import archive
 from eagre.pipeline import Pipeline, started
 from eagre.preflight import check
 from eagre.python.shipping import ship_modules
@@ -130,7 +131,8 @@ def run(spec: RunSpec, parent: Parent) -> None:
     Raises:
         EagreError: App, topics, checkpoint or session are not as they must be, or the query failed.
     """
-    parent.tell("phase", text="starting Spark")
+    slowly = "" if archive().exists() else " (some seconds sooner after `eagre jars fetch spark`)"
+    parent.tell("phase", text=f"starting Spark{slowly}")
     spark = session(spec.pipeline or "eagre", spec.master, **spec.settings)
     app = spec.load()
     pipelines = app.pipelines()
