@@ -1,0 +1,87 @@
+"""The page's meter against the benchmark's: two measurements of one run, with a delay injected."""
+
+import sys
+
+import pytest
+
+from eagre.bench.systems.base import Command
+from eagre.bench.trial import Trial, starter
+from eagre.broker import Client, Topics
+from eagre.dashboard.tap import Tap
+from eagre.latency import Meter
+
+FORWARDER = """
+import sys, time
+from collections import deque
+from confluent_kafka import Consumer, Producer
+
+brokers, source, sink, delay_ms = sys.argv[1:]
+base = {"bootstrap.servers": brokers, "log_level": 0, "socket.nagle.disable": True}
+consumer = Consumer({**base, "group.id": "delayed", "auto.offset.reset": "earliest"})
+producer = Producer({**base, "linger.ms": 0, "acks": 1})
+consumer.subscribe([source])
+waiting = deque()
+while True:
+    first = consumer.poll(0.001)
+    for record in (first, *consumer.consume(500, 0)) if first else ():
+        if not record.error():
+            waiting.append((record.timestamp()[1] + float(delay_ms), record))
+    while waiting and waiting[0][0] <= time.time() * 1000:
+        _, one = waiting.popleft()
+        place = f"{one.topic()}/{one.partition()}/{one.offset()} {one.timestamp()[1]}"
+        producer.produce(sink, one.value(), one.key(), headers={"eagre-origin": place.encode()})
+    producer.poll(0)
+"""
+
+
+class Kept(Meter):
+    """Remembers, so that only the load counts, and not what was sent to see the system start."""
+
+    def __init__(self):
+        super().__init__()
+        self.all = []
+
+    def take(self, results, received_us, **_):
+        self.all += [(result, received_us) for result in results]
+
+    def since(self, from_us):
+        only = Meter()
+        for result, received_us in self.all:
+            if result.origin_ms * 1000 >= from_us:
+                only.take([result], received_us)
+        only.second()
+        return only.total()
+
+
+@pytest.mark.parametrize("delay_ms", [20, 80])
+def test_with_a_delay_both_meters_agree(eagre_broker, tmp_path, delay_ms):
+    """Each has a reader of its own, which the machine may hold up: one of three runs must agree."""
+    for attempt in range(3):
+        own, told = both(eagre_broker.address, tmp_path / str(attempt), delay_ms, attempt)
+        assert (told["lost"], told["wrong"]) == (0, 0)
+        assert own["records"] == pytest.approx(told["records"], rel=0.01)
+        assert own["p50_ms"] >= delay_ms
+        seen = {p: (own[p], told[p]) for p in ("p50_ms", "p99_ms")}
+        if all(mine == pytest.approx(other, rel=0.10) for mine, other in seen.values()):
+            return
+    pytest.fail(f"they do not agree: {seen}")
+
+
+def both(brokers, place, delay_ms, attempt):
+    """What the meter of the page and what the benchmark says of the same results."""
+    place.mkdir()
+    source, sink = (f"agree-{end}-{delay_ms}-{attempt}" for end in ("in", "out"))
+    topics = Topics(Client.to(brokers))
+    for name in (source, sink):
+        topics.create(name, 1)
+    script = place / "forwarder.py"
+    script.write_text(FORWARDER)
+    command = Command([sys.executable, str(script), brokers, source, sink, str(delay_ms)])
+    meter = Kept()
+    tap = Tap(topics.client_settings, {sink: 1}, [source], meter)
+    try:
+        trial = Trial("field", source, sink, 400, 0, 6, forwards=True)
+        told = trial.run(brokers, starter(command, place, place / "log"), lambda _: None)
+    finally:
+        tap.close()
+    return meter.since(told["from_us"]), told
