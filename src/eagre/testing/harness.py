@@ -29,6 +29,7 @@ EPOCH = "2 seconds"
 TIMEOUT_SECONDS = 60
 LARGEST_RECORD = 1 << 27
 AFTERWARDS = 3
+CONSUMED_AT_ONCE = 100_000
 """Batches without rows after which a query that goes on by itself has nothing left to do."""
 
 
@@ -158,7 +159,11 @@ class Harness:
     def _write(self, pipeline: Pipeline, rows: Any) -> None:  # noqa: ANN401  (as run takes them)
         from confluent_kafka import Producer
 
-        settings = {"partitioner": "murmur2_random", "message.max.bytes": LARGEST_RECORD}
+        settings = {
+            "partitioner": "murmur2_random",
+            "message.max.bytes": LARGEST_RECORD,
+            "queue.buffering.max.messages": 0,  # no limit: the rows are in memory already
+        }
         producer = Producer({**self.topics.client_settings, **settings})
         first = pipeline.sources[0]
         by_topic = rows if isinstance(rows, dict) else {first.topics[0]: rows}
@@ -231,7 +236,8 @@ class Harness:
         found: list[Any] = []
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while len(found) < missing and time.monotonic() < deadline:
-            found += [r for r in consumer.consume(missing - len(found), 1) if not r.error()]
+            wanted = min(missing - len(found), CONSUMED_AT_ONCE)
+            found += [r for r in consumer.consume(wanted, 1) if not r.error()]
         consumer.close()
         if len(found) < missing:
             raise TimeoutError(f"only {len(found)} of {missing} records of {topic!r} could be read")
