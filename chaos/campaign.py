@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import shutil
@@ -236,7 +237,7 @@ def _resume_times(resumes: list[dict]) -> str:
     for name, words in RESUME.items():
         times = sorted(one[name] for one in resumes if name in one)
         if times:
-            p95 = times[min(len(times) - 1, int(len(times) * 0.95))]
+            p95 = times[math.ceil(len(times) * 0.95) - 1]
             told += f"\n  {words} after {statistics.median(times):.1f} s (p95 {p95:.1f} s)"
     return told
 
