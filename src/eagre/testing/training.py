@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LIMIT_SECONDS = 300
+LONGEST_REASON = 300
 KEPT = 3
 """Archives: there may be several environments, of 200 MB each."""
 EPOCHS = "spark.sql.streaming.realTimeMode.minBatchDuration"
@@ -48,7 +49,7 @@ def train() -> Path:
                 timeout=LIMIT_SECONDS,
                 check=False,
             )
-            failure = done.stderr.decode(errors="replace").strip().rsplit("\n", 1)[-1]
+            failure = _last_word(done.stderr.decode(errors="replace"))
         except subprocess.TimeoutExpired:
             failure = f"not done within {LIMIT_SECONDS} s"
         if not part.exists():
@@ -58,6 +59,16 @@ def train() -> Path:
     for old in written[:-KEPT]:
         old.unlink()
     return target
+
+
+def _last_word(told: str) -> str:
+    """What a process said last; Java's list of its own options is no reason.
+
+    >>> _last_word("no space left\\nPicked up JAVA_TOOL_OPTIONS: -Da=b")
+    'no space left'
+    """
+    lines = [line for line in told.splitlines() if line and not line.startswith("Picked up")]
+    return lines[-1][:LONGEST_REASON] if lines else "it said nothing"
 
 
 def _run(target: str) -> None:
