@@ -61,7 +61,7 @@ if __name__ == "__main__":
     spark = eg.session("killed", "local[24]", **{{"spark.sql.shuffle.partitions": "2"}})
     for one in PIPELINES:
         topics = [topic for source in one.sources for topic in source.topics]
-        one.start(spark, checkpoint=folder + "/" + one.name, brokers=brokers, every="4 s",
+        one.start(spark, checkpoint=folder + "/" + one.name, brokers=brokers, every="5 s",
             start={{topic: {{"0": 0}} for topic in topics}})
     spark.streams.awaitAnyTermination()
 """
@@ -73,7 +73,7 @@ KINDS = (
 
 def test_the_same_after_a_kill(cli, eagre_broker, eagre_harness, tmp_path, seed):  # noqa: F811
     rows = payments(seed, 300, grace=20)
-    others = [renamed(row) for row in payments(seed + 1, 150, grace=20)]
+    others = [renamed(row) for row in payments(seed + 1, 300, grace=20)]
     app = cli.app(APP)
     outputs = {kind: f"op-kill-{kind}" for kind in KINDS}
     for topic in ("op-kill-in", "op-kill-others", *outputs.values()):
@@ -116,8 +116,8 @@ def test_the_same_after_a_kill(cli, eagre_broker, eagre_harness, tmp_path, seed)
         await_all(results, 60, "nothing came out")
         known = {kind: len(commits(kind)) for kind in KINDS}
         await_all(lambda kind: len(commits(kind)) > known[kind], 60, "no epoch ended with rows")
-        send("op-kill-in", rows[100:200])
         seen = {kind: len(results(kind)) for kind in KINDS}
+        send("op-kill-in", rows[100:200])
         await_all(lambda kind: len(results(kind)) > seen[kind], 60, "nothing more came out")
     finally:
         _kill(process)
