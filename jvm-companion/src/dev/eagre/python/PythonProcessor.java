@@ -37,13 +37,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * timers.
  */
 final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, byte[], Row> implements Ticking {
-    private static final int ROWS = 1;
-    private static final int TIMER = 2;
-    private static final int INITIAL = 3;
-    private static final int SEVERAL = 4;
     private static final int MOST_AHEAD = 64;
-    private static final int DONE = 0;
-    private static final int WORKING = 2;
     private static final int MOST_ROWS = 10_000;
 
     private final String optionsText;
@@ -61,15 +55,10 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     private transient Alignment alignment;
     private transient StateVariables.Rows keys;
     private transient Codec.RowCodec inputs;
-    private transient Wire hello;
-    private transient Wire call;
-    private transient Wire reply;
-    private transient String pool;
-    private transient Worker worker;
+    private transient ProcessorCalls calls;
     private transient int source;
     private transient Ahead ahead;
     private transient Deque<Prepared> prepared;
-    private transient List<Row> groups;
     private transient int alone;
 
     PythonProcessor(
@@ -102,7 +91,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             TaskContext task = TaskContext.get();
             if (task == null) return;
             open((ObjectNode) spec);
-            task.addTaskCompletionListener((TaskCompletionListener) context -> end());
+            task.addTaskCompletionListener((TaskCompletionListener) context -> calls.discard());
         } catch (IOException error) {
             throw new UncheckedIOException(error.getMessage(), error);
         }
@@ -114,16 +103,12 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         failures = new Failures(options, label, source < 0 ? null : input.apply(source).dataType());
         keys = new StateVariables.Rows(key);
         inputs = new Codec.RowCodec(input);
-        call = new Wire(1 << 12);
-        reply = new Wire(1 << 12);
         ObjectNode told = options.forWorker();
         told.setAll(spec);
         told.putArray("names").add(label);
         told.set("key", Options.JSON.readTree(key.json()));
         told.putArray("arguments").add(Options.JSON.readTree(input.json()));
-        hello = Options.hello(told, code);
-        pool = Workers.key(hello);
-        worker = Workers.lease(pool, hello, options);
+        calls = new ProcessorCalls(options, Options.hello(told, code), state, keys);
         ahead = Ahead.of(id, TaskContext.get());
         prepared = new ArrayDeque<>();
     }
@@ -161,7 +146,6 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             alone = waiting.size();
         } finally {
             ImplicitGroupingKeyTracker.setImplicitKey(group);
-            groups = null;
         }
         return rows(group, List.of(row), times);
     }
@@ -174,7 +158,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             throws IOException {
         List<byte[]> data = new ArrayList<>(List.of(row));
         List<Integer> places = new ArrayList<>(List.of(0));
-        groups = new ArrayList<>(List.of(group));
+        List<Row> groups = new ArrayList<>(List.of(group));
         Map<ByteBuffer, Integer> known = new HashMap<>(Map.of(keys.bytes(group), 0));
         for (InternalRow next : waiting) {
             if (endedBefore(next.getBinary(next.numFields() - 1))) continue;
@@ -184,19 +168,8 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             places.add(place == null ? groups.size() - 1 : place);
             data.add(next.getBinary(next.numFields() - 1));
         }
-        head(SEVERAL, times);
-        call.putInt(groups.size());
-        for (Row key : groups) {
-            ImplicitGroupingKeyTracker.setImplicitKey(key);
-            state.write(call);
-            keys.write(key, call);
-        }
-        call.putInt(data.size());
-        for (int i = 0; i < data.size(); i++) {
-            call.putInt(places.get(i));
-            call.putBlock(data.get(i));
-        }
-        Wire answer = converse();
+        calls.several(groups, places, data, times);
+        Wire answer = calls.converse(groups);
         boolean retire = answer.takeByte() != 0;
         List<byte[]> outputs = null;
         for (int i = 0; i < data.size(); i++) {
@@ -205,7 +178,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             if (i == 0) outputs = made;
             else prepared.add(new Prepared(data.get(i), keys.bytes(groups.get(places.get(i))), made));
         }
-        if (retire) replace();
+        if (retire) calls.replace();
         return outputs;
     }
 
@@ -248,7 +221,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     }
 
     private List<byte[]> rows(Row group, List<byte[]> rows, TimerValues times) {
-        ask(group, rows, times);
+        calls.rows(group, rows, times);
         try {
             return talk(rows, times.getCurrentProcessingTimeInMs());
         } catch (IOException error) {
@@ -261,21 +234,15 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         return outputs;
     }
 
-    private void ask(Row group, List<byte[]> rows, TimerValues times) {
-        begin(ROWS, group, times);
-        call.putInt(rows.size());
-        rows.forEach(call::putBlock);
-    }
-
     private void takeOver(IOException error) {
         Workers.requireRunning(error);
-        failures.warn(label + " " + worker.obituary() + "; a new worker takes over");
-        replace();
+        failures.warn(label + " " + calls.obituary() + "; a new worker takes over");
+        calls.replace();
     }
 
     /** Tries a row once more, alone, in a new worker. */
     private List<byte[]> again(Row group, byte[] row, TimerValues times) {
-        ask(group, List.of(row), times);
+        calls.rows(group, List.of(row), times);
         return lastTry(List.of(row), times.getCurrentProcessingTimeInMs());
     }
 
@@ -284,8 +251,8 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             return talk(rows, now);
         } catch (IOException error) {
             Workers.requireRunning(error);
-            report(label + " " + worker.obituary(), rows, 0);
-            replace();
+            report(label + " " + calls.obituary(), rows, 0);
+            calls.replace();
             return List.of();
         }
     }
@@ -293,8 +260,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
     @Override
     public Iterator<byte[]> handleExpiredTimer(Row group, TimerValues times, ExpiredTimerInfo timer) {
         List<byte[]> outputs = earlier(group);
-        begin(TIMER, group, times);
-        call.putLong(timer.getExpiryTimeInMs());
+        calls.timer(group, timer.getExpiryTimeInMs(), times);
         outputs.addAll(twice(times.getCurrentProcessingTimeInMs()));
         return iterator(outputs);
     }
@@ -314,8 +280,7 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
 
     @Override
     public void handleInitialState(Row group, Row initial, TimerValues times) {
-        begin(INITIAL, group, times);
-        call.putBlock(bytes(initial));
+        calls.initial(group, bytes(initial), times);
         twice(times.getCurrentProcessingTimeInMs());
     }
 
@@ -324,54 +289,18 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
             return talk(List.of(), now);
         } catch (IOException error) {
             Workers.requireRunning(error);
-            replace();
+            calls.replace();
             return lastTry(List.of(), now);
         }
     }
 
-    private void begin(int kind, Row group, TimerValues times) {
-        head(kind, times);
-        state.write(call);
-        keys.write(group, call);
-    }
-
-    private void head(int kind, TimerValues times) {
-        Worker.begin(call);
-        call.putByte(kind);
-        call.putLong(times.getCurrentProcessingTimeInMs());
-        call.putLong(times.getCurrentWatermarkInMs());
-    }
-
     /** Sends the call, then makes the changes and gives the outputs. */
     private List<byte[]> talk(List<byte[]> rows, long now) throws IOException {
-        Wire answer = converse();
+        Wire answer = calls.converse(List.of());
         boolean retire = answer.takeByte() != 0;
         List<byte[]> outputs = settle(answer, rows, now);
-        if (retire) replace();
+        if (retire) calls.replace();
         return outputs;
-    }
-
-    /** Sends the call and answers questions until the worker is done. */
-    private Wire converse() throws IOException {
-        worker.waiting();
-        worker.send(call);
-        Wire message = worker.receive();
-        for (int kind = message.takeByte(); kind != DONE; kind = message.takeByte()) {
-            if (kind == WORKING) {
-                worker.waiting();
-                message = worker.receive();
-                continue;
-            }
-            int place = message.takeInt();
-            if (groups != null) ImplicitGroupingKeyTracker.setImplicitKey(groups.get(place));
-            Worker.begin(reply);
-            state.answer(message, reply);
-            worker.waiting();
-            worker.send(reply);
-            message = worker.receive();
-        }
-        worker.answered();
-        return message;
     }
 
     /** Reports what failed, makes the changes, and gives the outputs. */
@@ -393,26 +322,10 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         failures.report(reason, known ? origin(rows.get(index)) : null);
     }
 
-    private void replace() {
-        try {
-            Workers.discard(worker);
-            worker = Workers.fresh(pool, hello, options);
-        } catch (IOException error) {
-            throw new UncheckedIOException(error.getMessage(), error);
-        }
-    }
-
     @Override
     public void close() {
         if (failures != null) failures.flush();
-        if (worker != null) Workers.release(worker);
-        worker = null;
-    }
-
-    /** The task is over, however it went. */
-    private void end() {
-        if (worker != null) Workers.discard(worker);
-        worker = null;
+        if (calls != null) calls.release();
     }
 
     private static byte[] bytes(Row row) {

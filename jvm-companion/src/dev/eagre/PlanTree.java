@@ -1,0 +1,45 @@
+package dev.eagre;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.UnaryOperator;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
+import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractPartialFunction;
+
+/** A plan as a tree: its nodes, the lines that made them, and others in their place. */
+final class PlanTree {
+    /** The line of the user's file that made a node. */
+    static final TreeNodeTag<String> LINE = new TreeNodeTag<>("eagre.line");
+
+    private PlanTree() {}
+
+    static List<LogicalPlan> nodes(LogicalPlan plan) {
+        List<LogicalPlan> found = new ArrayList<>();
+        found.add(plan);
+        list(plan.children()).forEach(child -> found.addAll(nodes(child)));
+        return found;
+    }
+
+    static <T> List<T> list(scala.collection.Seq<? extends T> seq) {
+        return new ArrayList<>(CollectionConverters.asJava(seq));
+    }
+
+    /** Puts something else in the place of each streaming source, from the top of the plan down. */
+    static LogicalPlan swapped(LogicalPlan plan, UnaryOperator<LogicalPlan> swap) {
+        return plan.transform(new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
+            @Override
+            public boolean isDefinedAt(LogicalPlan node) {
+                return node instanceof StreamingRelationV2 || node instanceof StreamingRelation;
+            }
+
+            @Override
+            public LogicalPlan apply(LogicalPlan node) {
+                return swap.apply(node);
+            }
+        });
+    }
+}
