@@ -12,8 +12,8 @@ from eagre.delivery import Checkpoint
 from eagre.errors import CheckpointError, EagreError, SettingsError
 from eagre.runtime import child
 from eagre.runtime.app import App
-from eagre.runtime.child import Parent
 from eagre.runtime.ground import prepare
+from eagre.runtime.parent import Parent
 from eagre.runtime.spec import RunSpec
 
 GOOD = """

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 import eagre as eg
-from eagre.python.eagre_worker.codec import NoCodecError, WrongTypeError, codec, row_codec
+from eagre.python.eagre_worker.codec import codec, row_codec
+from eagre.python.eagre_worker.layout import NoCodecError, WrongTypeError
 
 FIRST = dt.datetime(1902, 1, 1)  # noqa: DTZ001  (Spark's timestamps are naive in Python)
 LAST = dt.datetime(2200, 1, 1)  # noqa: DTZ001

@@ -18,6 +18,11 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "advice")
 """An error: the query is refused, loses rows or withholds them. A warning: it runs, and is slower
 or in danger. Advice: it could be better."""
 
+REFUSED = "Spark refuses the query at its start."
+"""What becomes of most errors."""
+ALLOWLIST = "STREAMING_REAL_TIME_MODE.OPERATOR_OR_SINK_NOT_IN_ALLOWLIST"
+"""Spark's error for what Real-Time Mode does not know."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -124,8 +129,12 @@ def rules() -> dict[str, Rule]:
     """Give every rule, in the order in which they are looked for."""
     from eagre.preflight.rules import MODULES
 
-    assert MODULES  # noqa: S101  (importing them is what fills the register)
-    return RULES
+    return {
+        one.id: one
+        for module in MODULES
+        for one in RULES.values()
+        if one.find.__module__ == module.__name__
+    }
 
 
 def explained(id_: str) -> Rule:

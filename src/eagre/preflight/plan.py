@@ -139,6 +139,10 @@ class Plan:
         """Give the logical operators of these kinds that handle streams."""
         return [node for node in self.logical if node.name in names and node.streaming]
 
+    def running(self, *kinds: str) -> list[Node]:
+        """Give the physical operators of these kinds that handle streams."""
+        return [node for node in self.operators if node.streaming and node.kind in kinds]
+
     def refused_as(self, text: str) -> Refusal | None:
         """Give Spark's refusal whose class or message holds a text."""
         return next((r for r in self.refusals if text in f"{r.error_class} {r.message}"), None)

@@ -265,7 +265,8 @@ def result_type(returns: str | DataType, name: str) -> DataType:
     from pyspark.errors import PySparkException
     from pyspark.sql.types import DataType, _parse_datatype_string
 
-    from eagre.python.eagre_worker.codec import NoCodecError, codec
+    from eagre.python.eagre_worker.codec import codec
+    from eagre.python.eagre_worker.layout import NoCodecError
 
     try:
         kind = returns if isinstance(returns, DataType) else _parse_datatype_string(returns)

@@ -3,12 +3,30 @@
 from eagre.preflight.rules import (
     checkpoints,
     latency,
+    operators,
+    python,
     records,
     safety,
-    shapes,
+    settings,
+    sinks,
     slots,
+    sources,
     state,
     topics,
 )
 
-MODULES = (shapes, slots, state, checkpoints, records, topics, latency, safety)
+MODULES = (
+    checkpoints,
+    latency,
+    records,
+    safety,
+    sinks,
+    sources,
+    python,
+    operators,
+    settings,
+    slots,
+    state,
+    topics,
+)
+"""In the order in which they are looked for."""

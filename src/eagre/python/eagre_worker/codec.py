@@ -6,18 +6,19 @@ what PySpark makes of them; what a type cannot hold is refused with ``WrongTypeE
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as T
 
+from .compiled import compiled
+from .layout import LENGTH, TEXTS, Codec, NoCodecError, WrongTypeError
+from .sequences import elements
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    Decode = Callable[[bytes, int], tuple[Any, int]]
-    Encode = Callable[[Any], bytes]
+    from .layout import Decode, Encode
 
 _FORMATS: dict[type[T.DataType], str] = {
     T.BooleanType: "?",
@@ -33,34 +34,7 @@ _FORMATS: dict[type[T.DataType], str] = {
     T.TimeType: "q",
     T.DayTimeIntervalType: "q",
 }
-_TEXTS = (T.StringType, T.CharType, T.VarcharType)
 _EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
-_LENGTH = struct.Struct("<I")
-
-
-class WrongTypeError(TypeError):
-    """A value that its declared type cannot hold."""
-
-
-class NoCodecError(TypeError):
-    """A type that has no counterpart in Python."""
-
-
-@dataclass(frozen=True)
-class Codec:
-    """One type.
-
-    Attributes:
-        type: It.
-        format: Its letter in ``struct``; None where the length varies; empty for void.
-        decode: From what ``struct`` gave, or from bytes, to the value; None if that is the value.
-        encode: The way back.
-    """
-
-    type: T.DataType
-    format: str | None
-    decode: Callable[[Any], Any] | None = None
-    encode: Callable[[Any], Any] | None = None
 
 
 def codec(kind: T.DataType) -> Codec:
@@ -87,131 +61,7 @@ def row_codec(kind: T.StructType, *, rows: bool = True) -> tuple[Decode, Encode]
         rows: Read it as a ``Row``, not as a plain tuple.
     """
     fields = [codec(field.dataType) for field in kind.fields]
-    layout = struct.Struct("<" + _null_format(len(fields)) + _formats(fields))
-    scope: dict[str, Any] = {"unpack": layout.unpack_from, "pack": layout.pack, "Row": T.Row}
-    scope |= {"names": kind.names, "new": tuple.__new__, "from_bytes": int.from_bytes}
-    scope |= {f"d{i}": field.decode for i, field in enumerate(fields)}
-    scope |= {f"e{i}": field.encode for i, field in enumerate(fields)}
-    exec(_decoder(fields, layout.size, rows=rows) + _encoder(fields), scope)  # noqa: S102
-    return scope["decode"], _explained(scope["encode"], kind, fields)
-
-
-def _null_format(count: int) -> str:
-    return "" if count == 0 else "B" if count <= 8 else f"{(count + 7) // 8}s"  # noqa: PLR2004
-
-
-def _formats(fields: Sequence[Codec]) -> str:
-    return "".join("I" if field.format is None else field.format for field in fields)
-
-
-def _decoder(fields: Sequence[Codec], size: int, *, rows: bool) -> str:
-    """Write the source of ``decode``: one ``unpack`` for the fixed part, then the rest in order."""
-    names = [f"v{i}" for i, field in enumerate(fields) if field.format != ""]
-    taken = ", ".join(["nulls", *names]) if fields else ""
-    lines = ["def decode(buf, pos):"]
-    if fields:
-        lines.append(f"    {taken}, = unpack(buf, pos)")
-        lines.append(f"    pos += {size}")
-    if len(fields) > 8:  # noqa: PLR2004
-        lines.append("    nulls = from_bytes(nulls, 'little')")
-    for i, field in enumerate(fields):
-        lines += _read_field(i, field)
-    values = "".join(f"v{i}, " for i in range(len(fields)))
-    if not rows:
-        return "\n".join([*lines, f"    return ({values}), pos\n\n"])
-    lines += [f"    row = new(Row, ({values}))", "    row.__fields__ = names"]
-    return "\n".join([*lines, "    return row, pos\n\n"])
-
-
-def _read_field(i: int, field: Codec) -> list[str]:
-    null = f"nulls & {1 << i}"
-    if field.format == "":
-        return [f"    v{i} = None"]
-    if field.format is None:
-        raw = f"buf[pos:pos + v{i}]"
-        value = raw if field.decode is None else f"d{i}({raw})"
-        if isinstance(field.type, _TEXTS):
-            value = f"{raw}.decode(errors='replace')"
-        return [
-            f"    if {null}:",
-            f"        v{i} = None",
-            "    else:",
-            f"        end = pos + v{i}",
-            f"        v{i} = {value}",
-            "        pos = end",
-        ]
-    if field.decode is None:
-        return [f"    if {null}: v{i} = None"]
-    return [f"    v{i} = None if {null} else d{i}(v{i})"]
-
-
-def _encoder(fields: Sequence[Codec]) -> str:
-    if not fields:
-        return "def encode(values):\n    return b''\n"
-    names = "".join(f"v{i}, " for i in range(len(fields)))
-    lines = ["def encode(values):", f"    {names}= values", "    nulls = 0"]
-    for i, field in enumerate(fields):
-        lines += _write_field(i, field)
-    if len(fields) > 8:  # noqa: PLR2004
-        lines.append(f"    nulls = nulls.to_bytes({(len(fields) + 7) // 8}, 'little')")
-    packed = [
-        f"len(v{i})" if field.format is None else f"v{i}"
-        for i, field in enumerate(fields)
-        if field.format != ""
-    ]
-    rest = "".join(f" + v{i}" for i, field in enumerate(fields) if field.format is None)
-    return "\n".join([*lines, f"    return pack({', '.join(['nulls', *packed])}){rest}\n"])
-
-
-def _write_field(i: int, field: Codec) -> list[str]:
-    empty = "b''" if field.format is None else "0"
-    lines = [f"    if v{i} is None:", f"        nulls |= {1 << i}", f"        v{i} = {empty}"]
-    if field.format == "":
-        return [*lines, "    else:", f"        e{i}(v{i})"]
-    if field.encode is not None:
-        lines += ["    else:", f"        v{i} = e{i}(v{i})"]
-    return lines
-
-
-def _explained(encode: Encode, kind: T.StructType, fields: Sequence[Codec]) -> Encode:
-    """Turn whatever an unfit value raised into a sentence about the field that it stands in."""
-
-    def checked(values: Any) -> bytes:  # noqa: ANN401  (whatever the user's function gave)
-        try:
-            return encode(values)
-        except Exception as error:  # noqa: BLE001  (told in other words)
-            raise _explanation(values, kind, fields) or error from None
-
-    return checked
-
-
-def _explanation(
-    values: Any,  # noqa: ANN401  (as above)
-    kind: T.StructType,
-    fields: Sequence[Codec],
-) -> WrongTypeError | None:
-    if not isinstance(values, (tuple, list)) or len(values) != len(fields):
-        return WrongTypeError(f"{_shown(values)} is no row of {kind.simpleString()}")
-    for field, name, value in zip(fields, kind.names, values, strict=True):
-        if value is None:
-            continue
-        try:
-            raw = field.encode(value) if field.encode else value
-            if field.format:
-                struct.pack("<" + field.format, raw)
-            elif field.format is None:
-                b"".join([raw])
-        except Exception as error:  # noqa: BLE001  (whatever it was, it is told)
-            detail = f" ({error})" if isinstance(error, WrongTypeError) else ""
-            return WrongTypeError(
-                f"{name} must be {field.type.simpleString()} and is {_shown(value)}{detail}"
-            )
-    return None
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"  # noqa: PLR2004
+    return compiled(kind, fields, rows=rows)
 
 
 def _number(kind: T.DataType) -> Codec:
@@ -325,7 +175,7 @@ def _map(kind: T.MapType) -> Codec:
     read_values, write_values = elements(codec(kind.valueType))
 
     def decode(data: bytes) -> dict[Any, Any]:
-        split = 4 + _LENGTH.unpack_from(data)[0]
+        split = 4 + LENGTH.unpack_from(data)[0]
         return dict(zip(read_keys(data, 4), read_values(data, split), strict=True))
 
     def encode(value: Any) -> bytes:  # noqa: ANN401  (checked here)
@@ -334,79 +184,20 @@ def _map(kind: T.MapType) -> Codec:
         if None in value:
             raise WrongTypeError("a key is None")
         keys = write_keys(list(value))
-        return _LENGTH.pack(len(keys)) + keys + write_values(list(value.values()))
+        return LENGTH.pack(len(keys)) + keys + write_values(list(value.values()))
 
     return Codec(kind, None, decode, encode)
 
 
-def elements(
-    item: Codec,
-) -> tuple[Callable[[bytes, int], list[Any]], Callable[[Sequence[Any]], bytes]]:
-    """Give the functions that read and write a sequence of one type."""
-    one = codec_of_one(item)
-
-    def decode(data: bytes, pos: int) -> list[Any]:
-        count, holes = struct.unpack_from("<IB", data, pos)
-        pos += 5
-        missing = 0
-        if holes:
-            width = (count + 7) // 8
-            missing = int.from_bytes(data[pos : pos + width], "little")
-            pos += width
-        found: list[Any] = []
-        for i in range(count):
-            value, pos = one.read(data, pos, bool(missing >> i & 1))
-            found.append(value)
-        return found
-
-    def encode(values: Sequence[Any]) -> bytes:
-        missing = sum(1 << i for i, value in enumerate(values) if value is None)
-        head = struct.pack("<IB", len(values), 1 if missing else 0)
-        holes = missing.to_bytes((len(values) + 7) // 8, "little") if missing else b""
-        return head + holes + b"".join(map(one.write, values))
-
-    return decode, encode
-
-
-@dataclass(frozen=True)
-class One:
-    """How one element of a sequence is read and written."""
-
-    read: Callable[[bytes, int, bool], tuple[Any, int]]
-    write: Callable[[Any], bytes]
-
-
-def codec_of_one(item: Codec) -> One:
-    """Give the functions for one element: of fixed width, or behind its length."""
-    decode, encode = item.decode, item.encode
-    layout = _LENGTH if item.format is None else struct.Struct("<" + item.format)
-
-    def read(data: bytes, pos: int, missing: bool) -> tuple[Any, int]:  # noqa: FBT001
-        start = pos + layout.size
-        end = start + layout.unpack_from(data, pos)[0] if item.format is None else start
-        if missing or item.format == "":
-            return None, end
-        raw: Any = data[start:end] if item.format is None else layout.unpack_from(data, pos)[0]
-        return decode(raw) if decode else raw, end
-
-    def write(value: Any) -> bytes:  # noqa: ANN401  (whatever the user's function gave)
-        if value is None:
-            return bytes(layout.size)
-        raw = encode(value) if encode else value
-        return layout.pack(len(raw)) + raw if item.format is None else layout.pack(raw)
-
-    return One(read, write)
-
-
 def _variant(kind: T.DataType) -> Codec:
     def decode(data: bytes) -> T.VariantVal:
-        split = 4 + _LENGTH.unpack_from(data)[0]
+        split = 4 + LENGTH.unpack_from(data)[0]
         return T.VariantVal(data[4:split], data[split:])
 
     def encode(value: Any) -> bytes:  # noqa: ANN401  (checked here)
         if not isinstance(value, T.VariantVal):
             raise WrongTypeError("not a VariantVal")
-        return _LENGTH.pack(len(value.value)) + value.value + value.metadata
+        return LENGTH.pack(len(value.value)) + value.value + value.metadata
 
     return Codec(kind, None, decode, encode)
 
@@ -429,7 +220,7 @@ def _same(value: Any) -> Any:  # noqa: ANN401  (any value)
 
 _MAKERS: tuple[tuple[Any, Callable[[Any], Codec]], ...] = (
     (T.UserDefinedType, _own),
-    (_TEXTS, _text),
+    (TEXTS, _text),
     (T.BinaryType, _binary),
     (T.DecimalType, _decimal),
     (T.StructType, _struct),

@@ -18,14 +18,13 @@ from pyspark.sql import types as T
 from . import log
 from .codec import row_codec
 from .state import Processing
-from .wire import Blocks, JvmGoneError, Wire
+from .wire import COUNT, Blocks, JvmGoneError, Wire
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator, Sequence
 
 _HEAD = struct.Struct("<IB")
-_COUNT = struct.Struct("<I")
 _OK, _RAISED = b"\0", b"\1"
 _FLUSH_NS = 1_000_000
 """Answers that wait longer than this are sent, though the function has rows left."""
@@ -126,7 +125,7 @@ class Mapping:
 
     def answer(self, wire: Wire, frame: bytes) -> None:
         """Answer a frame of rows, in more than one message if that takes long."""
-        (count,) = _COUNT.unpack_from(frame)
+        (count,) = COUNT.unpack_from(frame)
         if count == 0:
             wire.send(_HEAD.pack(0, 0))
             return
@@ -147,7 +146,7 @@ class Mapping:
         wire.send(_HEAD.pack(len(parts), self._memory.exhausted()), *parts)
 
     def _rows(self, frame: bytes, count: int) -> Iterator[bytes]:
-        pos = _COUNT.size
+        pos = COUNT.size
         encode = self._encode
         if self._alone:
             decode, function = self._decoders[0], self._functions[0]
@@ -182,7 +181,7 @@ class Mapping:
 
     def _lists(self, frame: bytes, count: int) -> Iterator[bytes]:
         """Give the function all rows of the frame at once; one by one if it raises."""
-        pos = _COUNT.size
+        pos = COUNT.size
         decode, function = self._decoders[0], self._functions[0]
         rows = []
         try:
@@ -218,7 +217,7 @@ class Mapping:
     def _raised(self, index: int, error: Exception) -> bytes:
         self._memory.blame(error)
         text = reason(self._names[index], error).encode(errors="replace")
-        return _RAISED + _COUNT.pack(len(text)) + text
+        return _RAISED + COUNT.pack(len(text)) + text
 
 
 def _all_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
 
+COUNT = struct.Struct("<I")
+FLAG = struct.Struct("<B")
+TIME = struct.Struct("<q")
 _LENGTH = struct.Struct("<I")
 _CHUNK = 1 << 16
 
@@ -82,3 +87,8 @@ class Blocks:
 def block(data: bytes) -> bytes:
     """Put the length before bytes."""
     return _LENGTH.pack(len(data)) + data
+
+
+def blocks(items: Sequence[bytes]) -> bytes:
+    """Put the count before blocks."""
+    return b"".join(itertools.chain([COUNT.pack(len(items))], map(block, items)))

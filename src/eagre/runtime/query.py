@@ -1,0 +1,244 @@
+"""A query in the Spark child: it is started, reports every second, and ends or fails."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from eagre.config import interval_ms
+from eagre.delivery import Checkpoint, Ledger, Outputs, Quarantine, begin
+from eagre.delivery.quarantine import DEATHS
+from eagre.errors import EagreError, PipelineFailed
+from eagre.jvm import gateway
+from eagre.pipeline import Pipeline, started
+from eagre.runtime.about import about, graph
+from eagre.runtime.epochs import Epochs
+from eagre.runtime.watchdog import Watchdog
+from eagre.sinks import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from eagre.broker.topics import Offsets
+    from eagre.runtime.ground import Ground
+    from eagre.runtime.parent import Parent
+    from eagre.runtime.spec import RunSpec
+
+STATUS_SECONDS = 1
+NO_SPACE = "No space left on device"
+BROKEN_STATE = re.compile(
+    "CANNOT_LOAD_STATE_STORE|CHECKPOINT_FILE_CHECKSUM|STATE_STORE_ROW_CHECKSUM"
+)
+LARGE_LAG = 1_000
+"""Records behind at the start from which the run says that it is catching up, and when it has."""
+
+
+@dataclass
+class Run:
+    """A query from its start to its end."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    spec: RunSpec
+    ground: Ground
+    checkpoint: Checkpoint
+    parent: Parent
+    started: float = field(default_factory=time.monotonic)
+    ledger: Ledger | None = None
+    outputs: Outputs | None = None
+    query: StreamingQuery | None = None
+    _silent: bool = False
+    _drawn: bool = False
+    _epochs: Epochs = field(default_factory=Epochs)
+
+    @cached_property
+    def quarantine(self) -> Quarantine:
+        """The records that killed their task before."""
+        return Quarantine(self.checkpoint.path)
+
+    def failed(self, error: Exception) -> PipelineFailed:
+        """Describe a failure: Spark refused the query before it ran, or it failed as it ran."""
+        reason = gateway.reason(error)
+        if NO_SPACE in str(error):
+            return disk_full(f"{self.checkpoint.path} or Spark's work")
+        if BROKEN_STATE.search(str(error)):
+            return PipelineFailed(
+                "STATE_BROKEN",
+                f"the state in checkpoint {self.checkpoint.path} cannot be read: {reason}",
+                hint="restore the folder from a copy, or start afresh on purpose with "
+                f"`eagre checkpoint reset {self.checkpoint.path}`.",
+            )
+        if self.query is None or not gateway.has_run(self.spark, self.query):
+            return PipelineFailed(
+                "QUERY_REFUSED", f"Spark refuses {self.pipeline.name!r}: {reason}"
+            )
+        self._blame()
+        return PipelineFailed("QUERY_FAILED", f"pipeline {self.pipeline.name!r} failed: {reason}")
+
+    def _blame(self) -> None:
+        """Note the records that tasks failed at; twice, and they are left out."""
+        for topic, partition, offset in self.quarantine.blame(
+            gateway.suspects(self.spark, self.pipeline.name)
+        ):
+            self.parent.say(
+                f"the record {topic}/{partition}/{offset} failed {DEATHS} times: from now on it is "
+                "left out, and goes to the dead letters"
+            )
+
+    def start(self, brokers: str | None) -> StreamingQuery:
+        """Build and start the query; errors of the user's function name its line."""
+        gate, sink = None, self.pipeline.exactly_once
+        if sink and self.ground.outputs:
+            self.parent.tell("phase", text="fencing off the run before")
+            self.outputs = Outputs(
+                self.pipeline.sources, sink, self.ground.topics, self.ground.outputs, brokers
+            )
+            gate, self.ledger = begin(
+                self.spark, self.outputs, self.checkpoint, self.ground.position, self.parent.say
+            )
+        try:
+            writer = self.pipeline.writer(
+                self.spark,
+                checkpoint=str(self.checkpoint.path),
+                brokers=brokers,
+                mode=self.spec.mode,
+                every=self.spec.every,
+                start=self.ground.start,
+                gate=gate,
+                topic_ids=self.ground.topic_ids,
+                quarantine=self.quarantine.positions,
+            )
+        except EagreError:
+            raise
+        except Exception as error:
+            raise self.pipeline.cannot_be_built(error) from error
+        query = self.query = started(writer, self.spec.mode)
+        self.started = time.monotonic()
+        self.parent.tell(
+            "running",
+            mode=self.spec.mode,
+            every_ms=self._every_ms(),
+            checkpoint=str(self.checkpoint.path),
+            resumed=self.ground.resumed,
+            about=about(self.spark, self.pipeline, self.spec, self.ground, brokers),
+        )
+        return query
+
+    def until_end(self, query: StreamingQuery) -> None:
+        """Report every second until the query ends, by itself or after an order to drain."""
+        behind = self.ground.behind(self.pipeline.sources)
+        catching_up = behind >= LARGE_LAG
+        if catching_up:
+            self.parent.say(f"catching up: {behind:,} records wait in the source")
+        drained = False
+        watchdog = Watchdog(self.ground.topics, self.ground.sources, self.parent.tell)
+        while not self._over(query):
+            if self.parent.draining.is_set() and not drained:
+                drained = True
+                self.parent.tell("draining", within_ms=self._every_ms())
+                gateway.drain(self.spark, query)
+            vitals = self._vitals()
+            behind_by = {gateway.place(name): lag for name, lag in vitals.lag.items()}
+            progress = query.lastProgress
+            lag = self._lag(progress, behind_by)
+            epochs = progress.batchId + 1 if progress else 0
+            written = self._written(epochs - 1)
+            self._report(query, progress)
+            told = {**asdict(vitals), "at": time.time()}
+            late = gateway.row_counts(self.spark).get(f"{self.pipeline.name}/late", 0)
+            self.parent.tell(
+                "status", lag=lag, written=written, epochs=epochs, late=late, vitals=told
+            )
+            watchdog.look(written, vitals.consumed, behind_by, silent=self._silent)
+            if catching_up and lag is not None and lag < LARGE_LAG:
+                catching_up = False
+                self.parent.say(self._caught_up(behind))
+        progress = query.lastProgress
+        self._report(query, progress)
+        epochs = progress.batchId + 1 if progress else 0
+        written = self._written(epochs - 1)
+        self.parent.tell("ended", drained=drained, written=written, epochs=epochs)
+        self.spark.stop()
+
+    def _over(self, query: StreamingQuery) -> bool:
+        """Wait a second for the end; in one call, since the stream needs the cores."""
+        query.awaitTermination(STATUS_SECONDS)
+        over = gateway.ended(self.spark, query)
+        failure = query.exception() if over else None
+        if failure is not None:
+            raise failure
+        return over
+
+    def _caught_up(self, behind: int) -> str:
+        seconds = time.monotonic() - self.started
+        return f"caught up: {behind:,} records in {seconds:.1f} s ({behind / seconds:,.0f}/s)"
+
+    def _every_ms(self) -> int:
+        return interval_ms(self.spec.every or self.pipeline.default_every(self.spec.mode) or "0 ms")
+
+    def _vitals(self) -> gateway.Vitals:
+        """How the JVM fares; of its consumers only those of the sources count."""
+        told = gateway.vitals(self.spark)
+        own = self.ground.sources
+        lag = {at: lag for at, lag in told.lag.items() if gateway.place(at)[0] in own}
+        return replace(told, lag=lag)
+
+    def _report(self, query: StreamingQuery, progress: StreamingQueryProgress | None) -> None:
+        """Tell which epochs ended, and once what runs."""
+        if not self._drawn:
+            plan = gateway.physical_plan(self.spark, query)
+            stages = graph(plan, self.ground.source_partitions)
+            if stages:
+                self._drawn = True
+                self.parent.tell("graph", stages=stages)
+        for epoch in self._epochs.new(query, progress) if progress else ():
+            self.parent.tell("epoch", **epoch)
+
+    def _lag(
+        self, progress: StreamingQueryProgress | None, lags: dict[tuple[str, int], int]
+    ) -> int | None:
+        """Records not yet read: from this JVM's consumers, or from Spark's last progress."""
+        if len(lags) >= self.ground.source_partitions:
+            return sum(lags.values())
+        if not progress:
+            return None
+        behind = [source.metrics.get("maxOffsetsBehindLatest") for source in progress.sources]
+        return sum(int(b) for b in behind if b is not None)
+
+    def _written(self, batch: int) -> int | None:
+        sink = self.pipeline.sink
+        if isinstance(sink, Database) or not self.ground.outputs:
+            return gateway.upserted(self.spark)
+        try:
+            ends = self.ground.outputs.ends(sink.topics)
+            self._mark(batch, ends)
+        except EagreError:
+            self._silent = True
+            return None
+        self._silent = False
+        return sum(end for partitions in ends.values() for end in partitions.values())
+
+    def _mark(self, batch: int, results: Offsets) -> None:
+        """Write down how far the output has come, once for each epoch.
+
+        Only while the batch is the last one committed: then what was seen, was seen in time.
+        """
+        if not self.ledger or not self.outputs or batch <= self.ledger.marks[-1].after:
+            return
+        ends = {**results, **self.outputs.letters()}
+        if self.checkpoint.last_commit() == batch:
+            self.ledger.mark(batch, ends)
+
+
+def disk_full(where: str) -> PipelineFailed:
+    """Describe the failure of a write that had no room."""
+    return PipelineFailed(
+        "DISK_FULL",
+        f"there is no space left for {where}.",
+        hint="make room: the next start goes on from the last commit, and nothing is lost.",
+    )
