@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs bench chaos profile clean
+.PHONY: help setup demo test long lint docs bench chaos profile clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -17,6 +17,9 @@ demo: setup  ## the payments stream in micro-batch and in real time (ARGS="--sec
 
 test: setup $(VENV)/.dev $(VENV)/.docs lint  ## style, types, layers and every test (ARGS="-k broker")
 	@$(BIN)/pytest $(ARGS)
+
+long: setup $(VENV)/.dev $(VENV)/.docs  ## the tests that `make test` leaves out: a minute and more each
+	@$(BIN)/pytest -m long $(ARGS)
 
 lint: setup $(VENV)/.dev  ## style, types, layers
 	@$(BIN)/ruff check .

@@ -22,7 +22,13 @@ def redis():
     server.remove()
 
 
-@pytest.mark.parametrize("use_case", projects())
+@pytest.mark.parametrize(
+    "use_case",
+    [
+        name if name == "fraud" else pytest.param(name, marks=pytest.mark.long)
+        for name in projects()
+    ],
+)
 def test_a_project_passes_its_own_tests(cli, redis, use_case):
     cli.ok("init", use_case, "mine")
     place = cli.folder / "mine"

@@ -216,6 +216,7 @@ BOUND = {
 }
 
 
+@pytest.mark.long
 def test_state_has_an_end(eagre_harness, tmp_path):
     """Fresh keys over many times of the bound: the state holds those of the last moments.
 

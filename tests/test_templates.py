@@ -77,8 +77,9 @@ def test_an_event_is_answered_by_all_its_results():
     measurement = Measurement(what, "boards", {0: 0}, what.due_us(2000), until, source_begin=7)
     judge = measurement.judge()
     assert not judge.complete()
+    expected = what.expected(what.due_us(2000), until)
     for number in range(2000, 3000):
-        if what.due_us(number) in what.expected(what.due_us(2000), until):
+        if what.due_us(number) in expected:
             for late_ms in (5, 9):
                 result = Result(b'{"rank":1}', f"plays/0/{number + 7} 1767000000000".encode())
                 received = what.due_us(number) + late_ms * 1000

@@ -62,9 +62,9 @@ def train() -> Path:
 
 
 def _last_word(told: str) -> str:
-    """What a process said last; Java's list of its own options is no reason.
+    r"""What a process said last; Java's list of its own options is no reason.
 
-    >>> _last_word("no space left\\nPicked up JAVA_TOOL_OPTIONS: -Da=b")
+    >>> _last_word("no space left\nPicked up JAVA_TOOL_OPTIONS: -Da=b")
     'no space left'
     """
     lines = [line for line in told.splitlines() if line and not line.startswith("Picked up")]

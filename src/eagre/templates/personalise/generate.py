@@ -21,7 +21,7 @@ def tables(random: Random) -> Iterator[tuple[str, str, dict[str, Any]]]:
             "value": value,
             "budget": round(value * random.randrange(20, 200), 2),
         }
-        yield "profiles", profile["user"], profile
+        yield "profiles", name(number), profile
 
 
 def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:

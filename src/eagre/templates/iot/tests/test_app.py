@@ -75,10 +75,10 @@ def test_a_device_that_falls_silent_is_missed_once_and_comes_back(run_in_both_mo
 
 
 def test_a_standstill_of_the_query_is_no_silence_of_its_devices(run_pipeline, tmp_path):
-    pipeline = impatient(8_000)
+    pipeline = impatient(20_000)
     both = [reading(1), reading(1, device="e")]
     assert told(run_pipeline(pipeline, both, checkpoint=tmp_path / "c")) == ["learning"] * 2
-    time.sleep(8.5)
+    time.sleep(20.5)
     found = run_pipeline(pipeline, [reading(2)], checkpoint=tmp_path / "c")
     assert [(row["device"], row["verdict"]) for row in found] == [("d", "learning")]
 
