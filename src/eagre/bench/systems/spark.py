@@ -33,6 +33,7 @@ class Eagre(System):
     title = "Eagre, real time"
     checkpoints = "commits/[0-9]*"
     variant = "bridge"
+    page = False
 
     def __init__(self, overrides: dict[str, str] | None = None) -> None:
         self._overrides = overrides or {}
@@ -51,6 +52,7 @@ class Eagre(System):
             *("--checkpoint", f"{job.state}/checkpoint", "--from", "earliest"),
             environment={"EAGRE_BENCH_JOB": str(path), "EAGRE_BENCH_VARIANT": self.variant},
             settings={**slow(job), **self._overrides},
+            page=self.page,
         )
 
 
@@ -105,6 +107,14 @@ class EagrePoisoned(Eagre):
     def refusal(self, workload: str) -> str:
         """One workload is enough."""
         return "" if workload == "stateless" else "bad records are measured on stateless"
+
+
+class EagrePage(Eagre):
+    """The same with its page: what the tap and a look into the JVM each second cost."""
+
+    name = "eagre-page"
+    title = "Eagre with its page"
+    page = True
 
 
 class EagreOperators(Eagre):
@@ -186,14 +196,15 @@ def run_app(
     *arguments: str,
     environment: dict[str, str] | None = None,
     settings: dict[str, str] | None = None,
+    page: bool = False,
 ) -> Command:
-    """Start ``eagre run`` without its page, with Spark settings on top of its own."""
+    """Start ``eagre run``, without its page if not told, with Spark settings on top of its own."""
     stated = dict(environment or {})
     if settings:
         confs = [word for k, value in settings.items() for word in ("--conf", f"{k}={value}")]
         stated["PYSPARK_SUBMIT_ARGS"] = shlex.join([*confs, "pyspark-shell"])
-    command = [sys.executable, "-m", "eagre", "run", "--no-dashboard", *arguments]
-    return Command(command, stated)
+    shown = [] if page else ["--no-dashboard"]
+    return Command([sys.executable, "-m", "eagre", "run", *shown, *arguments], stated)
 
 
 def slow(job: Job) -> dict[str, str]:
