@@ -53,6 +53,7 @@ class Kept(Meter):
         return only.total()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delay_ms", [20, 80])
 def test_with_a_delay_both_meters_agree(eagre_broker, tmp_path, delay_ms):
     """Each has a reader of its own, which the machine may hold up: one of three runs must agree."""
