@@ -49,7 +49,7 @@ final class Deduplicate extends Operator<Deduplicate.Passed> {
 
     @Override
     boolean isLate(Passed state, long at) {
-        return state.newest != Long.MIN_VALUE && at < state.newest - within;
+        return state.isPast(at, within);
     }
 
     @Override

@@ -83,7 +83,7 @@ final class IntervalJoin extends Operator<IntervalJoin.Both> {
 
     @Override
     boolean isLate(Both state, long at) {
-        return state.newest != Long.MIN_VALUE && at < state.newest - grace;
+        return state.isPast(at, grace);
     }
 
     @Override

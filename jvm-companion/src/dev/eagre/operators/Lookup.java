@@ -81,7 +81,7 @@ final class Lookup extends Operator<Lookup.Versions> {
 
     @Override
     boolean isLate(Versions state, long at) {
-        return versioned && state.newest != Long.MIN_VALUE && at < state.newest - history;
+        return versioned && state.isPast(at, history);
     }
 
     @Override

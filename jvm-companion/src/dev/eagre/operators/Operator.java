@@ -84,6 +84,11 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         /** The timer that is set; 0 for none. */
         long timer;
 
+        /** Whether a time is older than the latest by more than so many microseconds. */
+        final boolean isPast(long at, long by) {
+            return newest != Long.MIN_VALUE && at < newest - by;
+        }
+
         void read(DataInputStream in) throws IOException {
             newest = in.readLong();
             touched = in.readLong();

@@ -117,7 +117,7 @@ final class Rolling extends Operator<Rolling.Slices> {
 
     @Override
     boolean isLate(Slices state, long at) {
-        return state.newest != Long.MIN_VALUE && at < state.newest - grace;
+        return state.isPast(at, grace);
     }
 
     @Override

@@ -30,12 +30,8 @@ final class Sessions extends Operator<Sessions.Open> {
         super(spec, at, written);
     }
 
-    private static final class Session {
+    private static final class Session extends Gathered {
         long start;
-        long last;
-        long touched;
-        byte[] row;
-        Partial[] partials;
     }
 
     /** The open sessions of a key, and up to when they were closed by the wall clock. */
@@ -50,10 +46,7 @@ final class Sessions extends Operator<Sessions.Open> {
             for (int left = in.readInt(); left > 0; left--) {
                 Session session = new Session();
                 session.start = in.readLong();
-                session.last = in.readLong();
-                session.touched = in.readLong();
-                session.row = Layout.readBytes(in);
-                session.partials = Aggregate.read(aggregates, in);
+                session.read(aggregates, in);
                 sessions.add(session);
             }
         }
@@ -65,10 +58,7 @@ final class Sessions extends Operator<Sessions.Open> {
             out.writeInt(sessions.size());
             for (Session session : sessions) {
                 out.writeLong(session.start);
-                out.writeLong(session.last);
-                out.writeLong(session.touched);
-                Layout.writeBytes(session.row, out);
-                Aggregate.write(aggregates, session.partials, out);
+                session.write(aggregates, out);
             }
         }
     }
@@ -89,7 +79,7 @@ final class Sessions extends Operator<Sessions.Open> {
 
     @Override
     boolean isLate(Open state, long at) {
-        return at <= state.closed || (state.newest != Long.MIN_VALUE && at + gap < state.newest - grace);
+        return at <= state.closed || state.isPast(at + gap, grace);
     }
 
     @Override

@@ -1,7 +1,6 @@
 package dev.eagre.operators;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import dev.eagre.operators.Aggregate.Partial;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -27,16 +26,9 @@ final class Windows extends Operator<Windows.Open> {
         super(spec, at, written);
     }
 
-    private static final class Window {
-        long last = Long.MIN_VALUE;
-        long touched;
-        byte[] row;
-        Partial[] partials;
-    }
-
     /** The open windows of a key by their start, and up to when they were closed by the wall clock. */
     final class Open extends State {
-        final TreeMap<Long, Window> windows = new TreeMap<>();
+        final TreeMap<Long, Gathered> windows = new TreeMap<>();
         long closed = Long.MIN_VALUE;
 
         @Override
@@ -44,12 +36,9 @@ final class Windows extends Operator<Windows.Open> {
             super.read(in);
             closed = in.readLong();
             for (int left = in.readInt(); left > 0; left--) {
-                Window window = new Window();
+                Gathered window = new Gathered();
                 windows.put(in.readLong(), window);
-                window.last = in.readLong();
-                window.touched = in.readLong();
-                window.row = Layout.readBytes(in);
-                window.partials = Aggregate.read(aggregates, in);
+                window.read(aggregates, in);
             }
         }
 
@@ -58,13 +47,9 @@ final class Windows extends Operator<Windows.Open> {
             super.write(out);
             out.writeLong(closed);
             out.writeInt(windows.size());
-            for (Map.Entry<Long, Window> entry : windows.entrySet()) {
-                Window window = entry.getValue();
+            for (Map.Entry<Long, Gathered> entry : windows.entrySet()) {
                 out.writeLong(entry.getKey());
-                out.writeLong(window.last);
-                out.writeLong(window.touched);
-                Layout.writeBytes(window.row, out);
-                Aggregate.write(aggregates, window.partials, out);
+                entry.getValue().write(aggregates, out);
             }
         }
 
@@ -98,7 +83,7 @@ final class Windows extends Operator<Windows.Open> {
         close(group, state, out, start -> start + length <= state.over());
         for (long start = floor(at, slide); start > at - length; start -= slide) {
             if (start + length <= state.over()) break;
-            Window window = state.windows.computeIfAbsent(start, key -> new Window());
+            Gathered window = state.windows.computeIfAbsent(start, key -> new Gathered());
             if (window.partials == null) window.partials = Aggregate.empty(aggregates);
             Aggregate.add(aggregates, window.partials, row);
             window.last = Math.max(window.last, at);
@@ -111,12 +96,12 @@ final class Windows extends Operator<Windows.Open> {
     private void close(Row group, Open state, List<Row> out, Predicate<Long> over) {
         for (long start : new ArrayList<>(state.windows.keySet())) {
             if (!over.test(start)) continue;
-            Window window = state.windows.remove(start);
+            Gathered window = state.windows.remove(start);
             if (!updates) out.add(result(group, start, window));
         }
     }
 
-    private Row result(Row group, long start, Window window) {
+    private Row result(Row group, long start, Gathered window) {
         Object[] values = new Object[2 + aggregates.size()];
         values[0] = start;
         for (int i = 0; i < aggregates.size(); i++) values[1 + i] = aggregates.get(i).result(window.partials[i]);
@@ -128,7 +113,7 @@ final class Windows extends Operator<Windows.Open> {
     void ring(Row group, Open state, long now, List<Row> out) {
         if (updates) return;
         List<Long> over = new ArrayList<>();
-        for (Map.Entry<Long, Window> entry : state.windows.entrySet()) {
+        for (Map.Entry<Long, Gathered> entry : state.windows.entrySet()) {
             if (trusted(end(entry.getKey(), entry.getValue())) <= now) over.add(entry.getKey());
         }
         for (long start : over) state.closed = Math.max(state.closed, start + length);
@@ -136,7 +121,7 @@ final class Windows extends Operator<Windows.Open> {
     }
 
     /** When a window is over by the wall clock: what was left of it at its last row, and the grace. */
-    private long end(long start, Window window) {
+    private long end(long start, Gathered window) {
         return window.touched + (start + length - window.last + grace) / 1000;
     }
 
