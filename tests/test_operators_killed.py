@@ -22,6 +22,7 @@ from test_operators import (
     version,
     window_of,
 )
+from test_operators_live import sum_of
 
 OTHERS = "other INT, card STRING, price INT, shop STRING, when TIMESTAMP"
 APP = f"""
@@ -148,7 +149,7 @@ def expectations(spark, rows, others):
     return {
         "deduplicate": {row["id"] for row in deduplicated(rows, "id", 3_600_000)[0]},
         "rolling": {
-            (row["id"], len(window), _sum(window))
+            (row["id"], len(window), sum_of(window))
             for row, window in rolled(rows, "card", 60_000, 60, 3_600_000)
         },
         "session_windows": _batch(sessions.agg(F.count("*"), F.sum("amount"))),
@@ -161,11 +162,6 @@ def expectations(spark, rows, others):
 
 def _batch(made):
     return {tuple(row) for row in made.select("card", *bounds("w"), *made.columns[2:]).collect()}
-
-
-def _sum(rows):
-    known = [row["amount"] for row in rows if row["amount"] is not None]
-    return sum(known) if known else None
 
 
 def _alive(results):
