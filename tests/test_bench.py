@@ -11,6 +11,7 @@ import jsonschema
 import psutil
 import pytest
 
+from eagre.bench import sweep
 from eagre.bench.campaign import Campaign, Options, control_of, problems
 from eagre.bench.compare import compare
 from eagre.bench.judge import Verified
@@ -20,7 +21,7 @@ from eagre.bench.publish import publish
 from eagre.bench.rates import find_rate
 from eagre.bench.results import document, links, load_document, summary
 from eagre.bench.subject import Subject
-from eagre.bench.systems import SYSTEMS, Command, Job, System
+from eagre.bench.systems import OPERATORS, SYSTEMS, Command, Job, System
 from eagre.bench.workload import MERCHANTS, merchants, names, workload
 from eagre.errors import BenchError
 from eagre.waiting import wait_until
@@ -130,6 +131,27 @@ def test_every_window_of_an_event_must_be_there():
     given = list(answers(what))
     assert len(given) == 3 * RATE * (WARMUP + SECONDS)
     assert judged(what, given[:-1]).verdict()["lost"] == 1
+
+
+def test_only_the_ranks_that_change_are_given():
+    step, state = workload("top").semantics.step, {}
+
+    def paid(merchant, amount, at=0):
+        event = {"card": "c", "merchant": merchant, "amount": amount, "event_time": at}
+        return [(r["rank"], r["merchant"], r["spent"]) for r in step(state, event, {})]
+
+    assert paid("b", 5) == [(1, "b", 5)]
+    assert paid("a", 5) == [(1, "a", 5), (2, "b", 5)]
+    assert paid("b", 2) == [(1, "b", 7), (2, "a", 5)]
+    for n in range(8):
+        assert paid(f"m{n}", 4) == [(n + 3, f"m{n}", 4)]
+    assert paid("z", 3) == []
+    assert paid("z", 3) == [
+        (2, "z", 6),
+        (3, "a", 5),
+        *((n + 4, f"m{n}", 4) for n in range(7)),
+    ]
+    assert paid("a", 1, at=3_600_000) == [(1, "a", 1)]
 
 
 def test_the_floor_is_judged_by_what_was_sent():
@@ -425,6 +447,63 @@ def test_every_system_says_what_it_sets():
         assert all(isinstance(value, str) for value in system.settings(job).values())
 
 
+def test_every_operator_runs_what_it_says():
+    for operator in OPERATORS.values():
+        able = [name for name in names() if not operator.refusal(name)]
+        assert sorted(able) == sorted(operator.workloads)
+        assert {workload(name).rate for name in ("count", operator.workloads[0])} == {2000}
+
+
+def test_operators_are_compared_with_the_count_of_the_same_run(monkeypatch, tmp_path):
+    asked, medians = [], {"eagre": [2, 4], "eagre-rolling": [4, 5], "eagre-lookup": [6, 6]}
+
+    class Place:
+        def __init__(self, *_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def measure(self, chosen, system, *, kill):
+            assert not kill
+            asked.append((chosen.name, system.name))
+            wrong = system.name == "eagre-lookup"
+            told = {"wrong": 1, "problems": ["1 results were wrong"]} if wrong else {}
+            return figures(medians[system.name].pop(0), **told)
+
+    monkeypatch.setattr(sweep, "Bench", Place)
+    plan = sweep.Sweep("operators", Options(rounds=2), "count", ["rolling", "lookup"])
+    found = plan.run(tmp_path, Silent())
+    jsonschema.validate(found, SCHEMA)
+    order = [("count", "eagre"), ("count", "eagre-rolling"), ("enrich", "eagre-lookup")]
+    assert asked == [*order, *order[::-1]]
+    rolling, lookup = found["points"]
+    assert (found["baseline"]["label"], found["baseline"]["p50_ms"]) == ("count", 3)
+    assert (rolling["workload"], rolling["p50_ratio"], rolling["p99_ratio"]) == ("count", 1.5, 1.5)
+    assert not lookup["valid"]
+    assert "p50_ratio" not in lookup
+    assert set(found["workloads"]) == {"count", "enrich"}
+    assert set(found["systems"]) == set(medians)
+
+
+@pytest.mark.long
+def test_the_results_of_every_operator_are_right(cli, tmp_path):
+    cli.ok(
+        *("bench", "sweep", "operators", "--rate", "300", "--warmup", "2", "--seconds", "4"),
+        *("--out", str(tmp_path / "out")),
+        timeout=900,
+    )
+    found = load_document(tmp_path / "out")
+    jsonschema.validate(found, SCHEMA)
+    assert [point["label"] for point in found["points"]] == list(OPERATORS)
+    for point in (found["baseline"], *found["points"]):
+        assert point["records"] > 0, point
+        assert [point[n] for n in ("lost", "wrong", "repeated", "negative")] == [0] * 4, point
+
+
 def test_a_run_from_the_command_line(cli, tmp_path):
     """The smoke test: two systems, seconds, everything from the load to the report."""
     began = time.time()
@@ -470,6 +549,8 @@ def test_a_run_from_the_command_line(cli, tmp_path):
         (("compare", "no.json", "none.json"), "REPORT_UNREADABLE"),
         (("publish",), "NO_RUN"),
         (("sweep", "trigger", "--points", "soon"), "INTERVAL_MALFORMED"),
+        (("sweep", "operators", "--points", "sort"), "OPERATOR_UNKNOWN"),
+        (("sweep", "operators", "--workload", "field"), "each operator has a workload of its own"),
     ],
 )
 def test_a_bench_that_cannot_be(cli, args, told):

@@ -131,6 +131,23 @@ def sweep(kind, values):
     }
 
 
+def operators():
+    """A sweep of operators: one that is compared, one that does not count."""
+    wrong = summary([trial(1.0, wrong=2, problems=["2 results were wrong"])])
+    compared = {"p50_ratio": 1.5, "p99_ratio": 1.25}
+    return {
+        **sweep("trigger", [2000, 500, 100]),
+        "sweep": "operators",
+        "points": [
+            {"label": "rolling", "system": "eagre-rolling", "workload": "count"}
+            | summary([trial(1.5)])
+            | compared,
+            {"label": "lookup", "system": "eagre-lookup", "workload": "enrich"} | wrong,
+        ],
+        "baseline": {"label": "count", "system": "eagre", **summary([trial(1.0)])},
+    }
+
+
 @pytest.fixture
 def written(tmp_path):
     def write(document):
@@ -244,6 +261,15 @@ def test_the_epoch_sweep_has_three_plots(written):
     page = written(sweep("epoch", [5000, 10000, 30000, 60000]))
     assert page.count("<svg ") == 3
     assert "5,000 against 60,000 rows replayed" in page
+
+
+def test_the_operators_are_told_as_multiples_of_count(written):
+    page = written(operators())
+    assert "Operators against workload count" in page
+    assert "p50 of 1.0 ms and a p99 of 4.0 ms in this run" in page
+    assert "rolling with 1.50 times its p50 and rolling with 1.25 times its p99" in page
+    assert page.count("1.50x</td>") == page.count("1.25x</td>") == 1
+    assert "2 results were wrong" in page
 
 
 @pytest.mark.parametrize("module", ["jinja2", "matplotlib"])

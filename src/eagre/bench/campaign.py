@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from eagre.bench.load import send_merchants
 from eagre.bench.systems import Job
 from eagre.bench.trial import WARM_SECONDS, Trial, starter, warm_broker
 from eagre.bench.workload import workload, write_merchants
@@ -28,6 +29,8 @@ BEHIND = "the load generator"
 AGAIN = 2
 """So many trials of a workload are repeated when the generator fell behind in them."""
 TOPIC_SETTINGS = {"message.timestamp.type": "LogAppendTime"}
+TABLE = "merchants"
+"""The topic with the merchants, one for all trials."""
 
 Figures = dict[str, Any]
 Measure = Callable[["Workload", "System"], Figures]
@@ -120,6 +123,8 @@ class Bench:
         self._observer.say(f"warming up the fresh broker for {WARM_SECONDS:g} s")
         warm_broker(self._broker.address, self._folder)
         write_merchants(self._merchants)
+        Topics(self._broker.address).create(TABLE, 1, TOPIC_SETTINGS)
+        send_merchants(self._broker.address, TABLE)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -188,6 +193,7 @@ class Bench:
             state=str(state),
             merchants=str(self._merchants),
             slow_checkpoint_ms=self._options.slow_checkpoint_ms,
+            table=TABLE,
         )
 
 

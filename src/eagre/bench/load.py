@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from eagre.bench.workload import encode, workload
+from eagre.bench.workload import encode, merchants, workload
 from eagre.latency import Histogram
 
 if TYPE_CHECKING:
@@ -223,6 +223,17 @@ def fill_tables(brokers: str, events: str, seed: int = 1) -> None:
             Topics(brokers).create(topic, 1)
             made.add(topic)
         producer.produce(topic, encode(row), key)
+    producer.flush(10)
+
+
+def send_merchants(brokers: str, topic: str) -> None:
+    """Write the table that ``enrich`` joins with into a topic."""
+    from confluent_kafka import Producer
+
+    producer: Any = Producer({**PRODUCER, "linger.ms": 5, "bootstrap.servers": brokers})
+    for name, (category, country) in merchants().items():
+        row = {"merchant": name, "category": category, "country": country}
+        producer.produce(topic, encode(row), name)
     producer.flush(10)
 
 

@@ -82,6 +82,11 @@ COSTS = (
 REPLAYED = Column("results", "repeated", "repeated", COUNT)
 RECOVERY = Column("kill", "recovery ms", "recovery_ms", COUNT)
 RATE = Column("rate", "held / s", "max_rate", COUNT)
+COMPARED_WITH_COUNT = {"p50_ratio": "its p50", "p99_ratio": "its p99"}
+AGAINST_COUNT = (
+    Column("times count's", "p50", "p50_ratio", "{:.2f}x".format),
+    Column("times count's", "p99", "p99_ratio", "{:.2f}x".format),
+)
 LATE = Column("load", "late p99 ms", "late_p99_ms")
 
 
@@ -305,16 +310,21 @@ def _safe(svg: str) -> str:
 
 
 def _sweep(document: Document) -> Told:
-    epoch = document["sweep"] == "epoch"
-    columns = _columns({}, recovery=epoch)
+    kind = document["sweep"]
+    columns = _columns({}, recovery=kind == "epoch")
+    if kind == "operators":
+        columns = [*AGAINST_COUNT, *columns]
+    words, drawn = SWEEPS[kind]
     measured = [*document["points"], *([document["baseline"]] if document["baseline"] else [])]
-    rows = [_row(p["label"], p, columns, p["system"], p["system"]) for p in measured]
+    rows = [
+        _row(p["label"], p, columns, p["system"], p.get("workload", p["system"])) for p in measured
+    ]
     return {
         "systems": document.get("systems", {}),
         "title": document["title"],
         "table": _table(columns, rows),
-        "words": (_epoch_words if epoch else _trigger_words)(document),
-        "drawn": [_safe(svg) for svg in (_epoch_plots if epoch else _trigger_plots)(document)],
+        "words": words(document),
+        "drawn": [_safe(svg) for svg in drawn(document)],
     }
 
 
@@ -357,3 +367,27 @@ def _epoch_words(document: Document) -> str:
         if None not in (short.get(name), long.get(name))
     ]
     return f"Epochs of {short['label']} against epochs of {long['label']}: {', '.join(parts)}."
+
+
+def _operator_words(document: Document) -> str:
+    baseline = document["baseline"]
+    compared = [point for point in document["points"] if "p50_ratio" in point]
+    if not compared:
+        return ""
+    most = {name: max(compared, key=lambda point: point[name]) for name in COMPARED_WITH_COUNT}
+    told = " and ".join(
+        f"{most[name]['label']} with {most[name][name]:.2f} times {head}"
+        for name, head in COMPARED_WITH_COUNT.items()
+    )
+    return (
+        f"A plain count and sum has a p50 of {number(baseline['p50_ms'])} ms and a p99 of "
+        f"{number(baseline['p99_ms'])} ms in this run. The slowest operators: {told}."
+    )
+
+
+SWEEPS: dict[str, tuple[Callable[[Document], str], Callable[[Document], Iterable[str]]]] = {
+    "trigger": (_trigger_words, _trigger_plots),
+    "epoch": (_epoch_words, _epoch_plots),
+    "operators": (_operator_words, lambda _: ()),
+}
+"""What is said and drawn of each kind."""

@@ -1,4 +1,4 @@
-"""Sweeps: one setting over its range, and what it does to the latency."""
+"""Sweeps: one setting over its range, or one operator after the other, and the latency."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from eagre import __version__
 from eagre.bench.campaign import Bench, Options, Turn
 from eagre.bench.results import SCHEMA, about_here, described, summary
-from eagre.bench.systems import system
+from eagre.bench.systems import OPERATORS, system
 from eagre.config import interval_ms
+from eagre.errors import BenchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,20 +23,24 @@ if TYPE_CHECKING:
 
 TRIGGERS = ("2 s", "1 s", "500 ms", "200 ms", "100 ms", "50 ms", "0 ms")
 EPOCHS = ("5 s", "10 s", "30 s", "1 min", "5 min")
+USUAL = {"trigger": TRIGGERS, "epoch": EPOCHS, "operators": tuple(OPERATORS)}
 TITLES = {
     "trigger": "Smaller micro-batches, and the floor they cannot pass",
     "epoch": "What the length of an epoch costs, and what it saves",
+    "operators": "Each operator against a plain count and sum",
 }
 LEAST_SECONDS = 30.0
 BOUNDARIES = 2
-REAL_TIME = "real time"
+BASELINES = {"trigger": "real time", "operators": "count"}
+COMPARED = {"p50_ratio": "p50_ms", "p99_ratio": "p99_ms"}
+"""What an operator is compared with the baseline by."""
 
 Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Point:
-    """One value of the setting that is swept."""
+    """One value of the setting that is swept, one operator, or what they are compared with."""
 
     label: str
     system: System
@@ -47,43 +52,58 @@ class Sweep:
     """A setting, its points, and the run over them.
 
     Args:
-        kind: ``trigger`` or ``epoch``.
+        kind: ``trigger``, ``epoch`` or ``operators``.
         options: As for a run; ``rounds`` are of the whole sweep.
-        workload: The name of the workload.
+        workload: The name of the workload; each operator has its own.
         values: The points, instead of the usual ones.
+
+    Raises:
+        BenchError: One is no operator.
+        SettingsError: One is no interval.
     """
 
     def __init__(self, kind: str, options: Options, workload: str, values: list[str]) -> None:
         self.kind, self._options, self._name = kind, options, workload
-        self._values = values or list(TRIGGERS if kind == "trigger" else EPOCHS)
+        self._values = values or list(USUAL[kind])
         for value in self._values:
-            interval_ms(value)
+            if kind == "operators":
+                _require_operator(value)
+            else:
+                interval_ms(value)
 
     def run(self, folder: Path, observer: Observer) -> Document:
-        """Measure every point in every round."""
+        """Measure every point in every round; each second round goes the other way round."""
         points = list(self._points())
-        done: dict[tuple[str, str, bool], list[Figures]] = {}
-        turns = [(n, p) for n in range(1, self._options.rounds + 1) for p in points]
+        done: dict[Point, list[Figures]] = {point: [] for point in points}
+        rounds = range(1, self._options.rounds + 1)
+        turns = [(n, p) for n in rounds for p in (points if n % 2 else points[::-1])]
         with Bench(folder, self._options, observer) as bench:
             for number, (round_, point) in enumerate(turns, 1):
                 turn = Turn(point.workload, point.system, round_, note=self._note(point))
                 observer.begin(turn, number, len(turns))
                 figures = bench.measure(point.workload, point.system, kill=point.recovery)
-                key = (point.label, point.system.name, point.recovery)
-                done.setdefault(key, []).append({"round": round_, **figures})
+                done[point].append({"round": round_, **figures})
         return self._document(done)
 
     def _note(self, point: Point) -> str:
+        if self.kind == "operators":
+            return ""
         killed = ", killed in the middle" if point.recovery else ""
         return f", {self.kind} {point.label}{killed}"
 
     def _points(self) -> Iterator[Point]:
         chosen = self._options.applied(self._name)
+        if self.kind == "operators":
+            yield Point(BASELINES[self.kind], system("eagre"), chosen)
+            for operator in map(OPERATORS.__getitem__, self._values):
+                own = self._options.applied(operator.workloads[0])
+                yield Point(operator.variant, operator, own)
+            return
         if self.kind == "trigger":
             batch = system("spark-micro-batch")
             for value in self._values:
                 yield Point(value, batch, replace(chosen, trigger=value))
-            yield Point(REAL_TIME, system("eagre"), chosen)
+            yield Point(BASELINES[self.kind], system("eagre"), chosen)
             return
         for value in self._values:
             length = interval_ms(value) / 1000
@@ -92,21 +112,21 @@ class Sweep:
             one = replace(several, seconds=max(LEAST_SECONDS, length))
             yield Point(value, system("eagre"), one, recovery=True)
 
-    def _systems(self) -> list[System]:
-        names = ("spark-micro-batch", "eagre") if self.kind == "trigger" else ("eagre",)
-        return [system(name) for name in names]
-
-    def _document(self, done: dict[tuple[str, str, bool], list[Figures]]) -> Document:
+    def _document(self, done: dict[Point, list[Figures]]) -> Document:
         points: list[Figures] = []
         baseline = None
-        for (label, name, recovery), trials in done.items():
-            told = {"label": label, "system": name, **summary(trials)}
-            if recovery:
+        for point, trials in done.items():
+            told = {"label": point.label, "system": point.system.name, **summary(trials)}
+            if point.recovery:
                 points[-1].update(_recovery(points[-1], told))
-            elif label == REAL_TIME:
+            elif point.label == BASELINES.get(self.kind):
                 baseline = told
+            elif self.kind == "operators":
+                compared = _compared(told, baseline)
+                points.append({**told, "workload": point.workload.name, **compared})
             else:
-                points.append({**told, "value_ms": interval_ms(label)})
+                points.append({**told, "value_ms": interval_ms(point.label)})
+        workloads = dict.fromkeys(point.workload.name for point in done)
         return {
             "schema": SCHEMA,
             "kind": "sweep",
@@ -116,10 +136,29 @@ class Sweep:
             "eagre": __version__,
             **about_here(),
             "options": vars(self._options),
-            **described([self._options.applied(self._name)], self._systems()),
+            **described(
+                [self._options.applied(name) for name in workloads],
+                list(dict.fromkeys(point.system for point in done)),
+            ),
             "points": points,
             "baseline": baseline,
         }
+
+
+def _require_operator(name: str) -> None:
+    if name not in OPERATORS:
+        raise BenchError(
+            "OPERATOR_UNKNOWN",
+            f"there is no operator {name!r}.",
+            hint=f"choose from: {', '.join(OPERATORS)}.",
+        )
+
+
+def _compared(operator: Figures, baseline: Figures | None) -> Figures:
+    """How many times as long an operator takes as the baseline, where both count."""
+    if not baseline or not baseline["valid"] or not operator["valid"]:
+        return {}
+    return {name: round(operator[ms] / baseline[ms], 3) for name, ms in COMPARED.items()}
 
 
 def _recovery(point: Figures, killed: Figures) -> Figures:

@@ -16,7 +16,7 @@ from eagre.bench.compare import compare
 from eagre.bench.publish import number, publish
 from eagre.bench.rates import find_rate
 from eagre.bench.results import document, load_document, reason
-from eagre.bench.sweep import Sweep
+from eagre.bench.sweep import COMPARED, TITLES, Sweep
 from eagre.bench.systems import SYSTEMS, system
 from eagre.bench.workload import names, workload
 from eagre.cli.console import say, table, write_json
@@ -145,9 +145,11 @@ def run(
 
 
 @bench.command()
-@click.argument("kind", type=click.Choice(["trigger", "epoch"]))
-@click.option("--workload", "name", default="field", show_default=True, help="Which workload.")
-@click.option("--points", metavar="INTERVAL,...", help="Instead of the usual ones.")
+@click.argument("kind", type=click.Choice(list(TITLES)))
+@click.option(
+    "--workload", "name", help="Which workload. [default: field; operators have their own]"
+)
+@click.option("--points", metavar="POINT,...", help="Intervals or operators; not the usual ones.")
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100),
@@ -158,7 +160,7 @@ def run(
 @load_options
 def sweep(
     kind: str,
-    name: str,
+    name: str | None,
     points: str | None,
     rounds: int,
     rate: float | None,
@@ -168,21 +170,27 @@ def sweep(
     out: Path | None,
     target: str | None,
 ) -> None:
-    """Measure one setting over its range.
+    """Measure one setting over its range, or one operator after the other.
 
     trigger: micro-batches from 2 s down to 0, with real time as the line below.
 
     epoch: real time with epochs from 5 s to 5 min: the tail of their boundaries, and what a kill
     costs in time and in rows that come again.
+
+    operators: each operator on a workload of its own, against eagre on count in the same run.
     """
     _require_positive(rate=rate, seconds=seconds)
     options = Options(rounds, rate, warmup, seconds, slow_checkpoint_ms=slow_checkpoint)
-    plan = Sweep(kind, options, workload(name).name, points.split(",") if points else [])
+    if kind == "operators" and name:
+        raise click.UsageError("each operator has a workload of its own.")
+    chosen = "count" if kind == "operators" else workload(name or "field").name
+    plan = Sweep(kind, options, chosen, points.split(",") if points else [])
     folder = _folder(out)
     progress = Progress()
     with contextlib.closing(progress):
         found = plan.run(folder, progress)
-    click.echo(_sweep_table(found), err=target == "-")
+    told = _operators_table if kind == "operators" else _sweep_table
+    click.echo(told(found), err=target == "-")
     _write(found, folder, target)
 
 
@@ -314,3 +322,31 @@ def _sweep_table(found: Document) -> str:
         if "p50_ms" in p
     ]
     return "\n" + table(headings, rows)
+
+
+def _operators_table(found: Document) -> str:
+    columns = ("p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms")
+    headings = [
+        "operator",
+        "workload",
+        "p50",
+        "p95",
+        "p99",
+        "p99.9",
+        "max",
+        "p50 ÷ count",
+        "p99 ÷ count",
+    ]
+    measured = [{**found["baseline"], "workload": found["workload"]}, *found["points"]]
+    rows = [
+        [
+            f"{p['label']}{'' if p['valid'] else ' (invalid)'}",
+            p["workload"],
+            *(number(p[c]) for c in columns),
+            *(f"{p[name]:.2f}x" if name in p else "" for name in COMPARED),
+        ]
+        for p in measured
+        if "p50_ms" in p
+    ]
+    notes = [f"{p['label']}: {reason(p)}" for p in measured if not p["valid"]]
+    return "\n".join(["", table(headings, rows), *notes])

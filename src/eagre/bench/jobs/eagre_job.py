@@ -8,7 +8,7 @@ import eagre_operators
 import eagre_python
 from pyspark.sql import DataFrame
 from semantics import SEMANTICS
-from transforms import schema, transform
+from transforms import MERCHANTS, schema, transform
 
 import eagre as eg
 
@@ -21,13 +21,17 @@ results = eg.Kafka(
     key=key,
     delivery="exactly-once" if variant == "exactly-once" else "at-least-once",
 )
+sources = [events]
+if variant in eagre_operators.WITH_TABLE:
+    sources.append(eg.Kafka(job["table"], schema=MERCHANTS))
 
 
-@eg.pipeline(source=events, sink=results)
-def bench(df: DataFrame) -> DataFrame:
+@eg.pipeline(source=sources, sink=results)
+def bench(df: DataFrame, *tables: DataFrame) -> DataFrame:
     """Run the workload that the job names."""
-    if variant == "operators":
-        return eagre_operators.OPERATORS[job["workload"]](df)
+    operator = eagre_operators.OPERATORS.get((variant, job["workload"]))
+    if operator:
+        return operator(df, *tables)
     if job["workload"] == "python-map":
         return eagre_python.python_map(df, variant)
     if job["workload"] == "python-state":

@@ -26,6 +26,7 @@ Merchants = dict[str, list[str]]
 
 TUMBLE_MS = 10_000
 ROLL_MS, ROLL_EVERY_MS = 60_000, 20_000
+BOARD_MS, RANKS = 3_600_000, 10
 LEAST_AMOUNT = 500
 HIGH_AMOUNT, MIDDLE_AMOUNT = 50_000, 10_000
 EDGE = 300
@@ -120,6 +121,22 @@ def _rolled(state: State, event: Event, start: int) -> Result:
     return {"card": event["card"], "start": start, **named}
 
 
+def top(state: State, event: Event, _: Merchants) -> list[Result]:
+    """The ranks that change among the ten merchants where the card spent most in the hour."""
+    start = event["event_time"] // BOARD_MS * BOARD_MS
+    if state.get("start") != start:
+        state.update(start=start, spent={}, board=[])
+    spent, before, merchant = state["spent"], state["board"], event["merchant"]
+    spent[merchant] = spent.get(merchant, 0) + event["amount"]
+    after = sorted(map(list, spent.items()), key=lambda one: (-one[1], one[0]))[:RANKS]
+    state["board"] = after
+    return [
+        {"card": event["card"], "start": start, "rank": rank, "merchant": name, "spent": total}
+        for rank, (name, total) in enumerate(after, 1)
+        if before[rank - 1 : rank] != [[name, total]]
+    ]
+
+
 def risk(card: str, amount: int) -> int:
     """A small model, scored in Python: a thousandth's risk from the amount and the card."""
     digits = sum(ord(letter) for letter in card)
@@ -152,6 +169,7 @@ SEMANTICS = {
     "dedup": Semantics("id", dedup, ("id",), stateful=True),
     "enrich": Semantics("card", enrich, ("id",)),
     "features": Semantics("card", features, ("card", "start"), "n", stateful=True),
+    "top": Semantics("card", top, ("card", "start", "rank", "merchant"), "spent", stateful=True),
     "python-map": Semantics("card", python_map, ("id",)),
     "python-state": Semantics("card", python_state, ("card",), "n", stateful=True),
 }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FIELD = "event_id STRING, event_time BIGINT, payload STRING"
 PAYMENTS = "id STRING, event_time BIGINT, card STRING, merchant STRING, amount BIGINT"
+MERCHANTS = "merchant STRING, category STRING, country STRING"
 LATENESS = "10 seconds"
 
 
@@ -61,8 +62,7 @@ def dedup(df: DataFrame) -> DataFrame:
 
 def enrich(df: DataFrame, merchants: str) -> DataFrame:
     """Join with the merchants."""
-    columns = "merchant STRING, category STRING, country STRING"
-    table = df.sparkSession.read.csv(merchants, schema=columns).cache()
+    table = df.sparkSession.read.csv(merchants, schema=MERCHANTS).cache()
     joined = df.join(F.broadcast(table), "merchant")
     return joined.select("id", "card", "amount", "category", "country")
 

@@ -5,10 +5,11 @@ from eagre.bench.systems.floor import Floor
 from eagre.bench.systems.java import Flink, KafkaStreams
 from eagre.bench.systems.python import Bytewax, PyFlink, Quix
 from eagre.bench.systems.spark import (
+    OPERATORS,
     Eagre,
     EagreBatch,
     EagreExactlyOnce,
-    EagreOperators,
+    EagreOperator,
     EagrePage,
     EagrePoisoned,
     EagreSql,
@@ -25,7 +26,7 @@ SYSTEMS: dict[str, System] = {
         EagreBatch(),
         EagreSql(),
         EagreExactlyOnce(),
-        EagreOperators(),
+        *OPERATORS.values(),
         EagrePage(),
         EagrePoisoned(),
         SparkDefaults(),
@@ -55,4 +56,4 @@ def system(name: str) -> System:
     return SYSTEMS[name]
 
 
-__all__ = ["SYSTEMS", "Command", "Job", "System", "system"]
+__all__ = ["OPERATORS", "SYSTEMS", "Command", "EagreOperator", "Job", "System", "system"]

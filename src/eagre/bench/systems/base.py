@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 JOBS = Path(__file__).parents[1] / "jobs"
+NO_RANKS = "only Eagre's top_n gives ranks as they change"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Job:
     state: str
     merchants: str
     slow_checkpoint_ms: int = 0
+    table: str = ""
 
     def write(self, settings: dict[str, str]) -> Path:
         """Write it for the job's process, with the settings."""
@@ -63,8 +65,7 @@ class System(ABC):
 
     def refusal(self, workload: str) -> str:
         """Why it cannot run a workload; empty if it can."""
-        del workload
-        return ""
+        return NO_RANKS if workload == "top" and not self.forwards else ""
 
     def prepare(self, say: Callable[[str], None]) -> None:
         """Bring what it needs onto the machine: environments, jars, compiled jobs."""

@@ -42,7 +42,7 @@ class _Compiled(System):
 
     def refusal(self, workload: str) -> str:
         """No Python."""
-        return NO_PYTHON if workload.startswith("python") else ""
+        return NO_PYTHON if workload.startswith("python") else super().refusal(workload)
 
     def prepare(self, say: Callable[[str], None]) -> None:
         """Fetch the jars and compile the job."""

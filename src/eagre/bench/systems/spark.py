@@ -117,17 +117,40 @@ class EagrePage(Eagre):
     page = True
 
 
-class EagreOperators(Eagre):
-    """The same results by Eagre's own operators instead of Spark's aggregations."""
+class EagreOperator(Eagre):
+    """Workloads by one of Eagre's own operators.
 
-    name = "eagre-operators"
-    title = "Eagre, its operators"
-    variant = "operators"
+    Args:
+        operator: Its name.
+        workloads: Those whose results it can give; the sweep takes the first.
+    """
+
+    def __init__(self, operator: str, *workloads: str) -> None:
+        super().__init__()
+        self.name = f"eagre-{operator.replace('_', '-')}"
+        self.title = f"Eagre, {operator}"
+        self.variant = operator
+        self.workloads = workloads
 
     def refusal(self, workload: str) -> str:
-        """Only what an operator does is compared."""
-        known = ("window", "dedup", "features")
-        return "" if workload in known else f"operators are compared on {', '.join(known)}"
+        """Only what the operator does is compared."""
+        known = " and ".join(self.workloads)
+        return "" if workload in self.workloads else f"{self.variant} is compared on {known}"
+
+
+OPERATORS = {
+    system.variant: system
+    for system in (
+        EagreOperator("deduplicate", "dedup"),
+        EagreOperator("rolling", "count"),
+        EagreOperator("top_n", "top"),
+        EagreOperator("session_windows", "count"),
+        EagreOperator("windows", "window", "features"),
+        EagreOperator("interval_join", "enrich"),
+        EagreOperator("lookup", "enrich"),
+    )
+}
+"""By the operator's name."""
 
 
 class _Plain(System):
@@ -171,7 +194,7 @@ class SparkDefaults(_Plain):
 
     def refusal(self, workload: str) -> str:
         """No Python."""
-        return NO_PYTHON if workload.startswith("python") else ""
+        return NO_PYTHON if workload.startswith("python") else super().refusal(workload)
 
     def settings(self, job: Job) -> dict[str, str]:
         """What it needs to start, and no more."""
