@@ -2,15 +2,18 @@
 
 import json
 import os
+import re
 import runpy
 from itertools import islice
 from random import Random
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from eagre.bench.load import Load, Probe, rate_of, topic_of
 from eagre.bench.meter import Measurement
 from eagre.cli.demo import _epochs, measured
+from eagre.runtime.app import App
 from eagre.templates import folder, projects, use_cases
 
 SECOND = 1_000_000
@@ -47,6 +50,21 @@ def test_a_generator_is_as_bad_as_life(use_case):
     assert 0 < sum("copy" in event for _, event in pairs) / len(pairs) < 0.1
     assert 0.1 < sum(event["late_ms"] > 0 for _, event in pairs) / len(pairs) < 0.5
     assert sum("n/a" in event.values() for _, event in pairs) > 5
+
+
+@pytest.mark.parametrize("use_case", projects())
+def test_a_picture_shows_every_topic_and_asks_for_nothing_from_outside(use_case):
+    place = folder(use_case)
+    assert "](pipeline.svg)" in (place / "README.md").read_text()
+    picture = (place / "pipeline.svg").read_text()
+    texts = ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")  # noqa: S314  (ours)
+    shown = {text.text for text in texts}
+    first = App(place / "app.py").pipelines()[0]
+    read = {topic for source in first.sources for topic in source.topics}
+    assert read | {f"{topic}.dlq" for topic in read} | set(first.sink.topics) <= shown
+    assert re.findall('https?://[^"]+', picture) == ["http://www.w3.org/2000/svg"]
+    assert "prefers-color-scheme: dark" in picture
+    assert len(picture.encode()) < 8192
 
 
 def test_the_leaderboard_is_asked_for_every_play():
