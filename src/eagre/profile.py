@@ -81,6 +81,15 @@ PROFILE = (
         without="false",
     ),
     Setting(
+        "spark.sql.streaming.checkpointFileManagerClass",
+        "dev.eagre.CheckpointFiles",
+        "Hadoop starts a process for each checkpoint file it creates or renames on a local disk, "
+        "some ten at each end of an epoch; the companion writes them itself. Other file systems "
+        "are written to as before.",
+        without="org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileContextBasedCheckpointFileManager",
+    ),
+    Setting(
         "spark.ui.enabled",
         "false",
         "The Spark UI listens on a port and keeps history in memory; set it to true to have it.",

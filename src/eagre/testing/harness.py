@@ -116,7 +116,7 @@ class Harness:
         inputs = self.topics.ends(t for source in pipeline.sources for t in source.topics)
         sink = pipeline.sink if isinstance(pipeline.sink, Kafka) else None
         outputs = self.topics.ends(sink.topics) if sink else {}
-        self._write(pipeline, rows)
+        self.write(pipeline, rows)
         folder = Checkpoint(checkpoint or self._fresh())
         query = pipeline.start(
             self.spark,
@@ -125,7 +125,7 @@ class Harness:
             mode=mode,
             every=None if mode == "available-now" else EPOCH if mode == "real-time" else "0 ms",
             start=inputs,
-            gate=self._gate(pipeline, folder),
+            gate=self.gate(pipeline, folder),
         )
         try:
             self._await_all(query, mode, self.topics.ends(inputs))
@@ -135,7 +135,8 @@ class Harness:
             query.stop()
         return self._results(sink, outputs) if sink else []
 
-    def _gate(self, pipeline: Pipeline, checkpoint: Checkpoint) -> Gate | None:
+    def gate(self, pipeline: Pipeline, checkpoint: Checkpoint) -> Gate | None:
+        """Begin a turn of a pipeline that writes exactly once; None of any other."""
         sink = pipeline.exactly_once
         if not sink:
             return None
@@ -156,7 +157,8 @@ class Harness:
                 if name not in existing:
                     self.topics.create(name, end.partitions)
 
-    def _write(self, pipeline: Pipeline, rows: Any) -> None:  # noqa: ANN401  (as run takes them)
+    def write(self, pipeline: Pipeline, rows: Any) -> None:  # noqa: ANN401  (as run takes them)
+        """Write rows into the pipeline's topics."""
         from confluent_kafka import Producer
 
         settings = {

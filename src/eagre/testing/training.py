@@ -10,8 +10,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eagre.errors import JvmError
 from eagre.jvm import archive, find_java
@@ -19,10 +20,15 @@ from eagre.jvm import archive, find_java
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from eagre.pipeline import Pipeline
+    from eagre.testing.harness import Harness
+
 LIMIT_SECONDS = 300
 LONGEST_REASON = 300
 KEPT = 3
 """Archives: there may be several environments, of 200 MB each."""
+LOADED_SECONDS, LOADED_RATE, SHORT = 20, 2_000, "200 ms"
+"""Enough ends of epochs for the compiler to have seen what they take."""
 EPOCHS = "spark.sql.streaming.realTimeMode.minBatchDuration"
 
 
@@ -102,11 +108,32 @@ def _run(target: str) -> None:
             harness.run(pipeline, rows, mode="micro-batch")
             for _ in range(2):
                 harness.run(pipeline, rows, checkpoint=Path(pipeline.name).resolve())
+            _under_load(pipeline, harness, rows)
         gateway = SparkContext._gateway  # noqa: SLF001  (PySpark never ends its JVM by itself)
         spark.stop()
         gateway.shutdown()  # type: ignore[union-attr]
         gateway.proc.stdin.close()  # type: ignore[union-attr]
         gateway.proc.wait(LIMIT_SECONDS)  # type: ignore[union-attr]
+
+
+def _under_load(pipeline: Pipeline, harness: Harness, rows: list[dict[str, Any]]) -> None:
+    """Run it through many ends of epochs: the next JVM compiles at once what is hot in this one."""
+    from eagre.delivery import Checkpoint
+
+    folder = Path(f"{pipeline.name}-loaded").resolve()
+    query = pipeline.start(
+        harness.spark,
+        checkpoint=str(folder),
+        brokers=harness.brokers,
+        every=SHORT,
+        start=harness.topics.ends(pipeline.sources[0].topics),
+        gate=harness.gate(pipeline, Checkpoint(folder)),
+    )
+    deadline = time.monotonic() + LOADED_SECONDS
+    while time.monotonic() < deadline:
+        harness.write(pipeline, rows)
+        time.sleep(len(rows) / LOADED_RATE)
+    query.stop()
 
 
 if __name__ == "__main__":
