@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from eagre.bench import sweep
-from eagre.bench.campaign import Campaign, Options, control_of, problems
+from eagre.bench.campaign import Campaign, Options, control_of, gaps_ms, problems
 from eagre.bench.compare import compare
 from eagre.bench.judge import Verified
 from eagre.bench.load import Load
@@ -259,6 +259,7 @@ def figures(p50, **more):
         "recovery_ms": None,
         "records": 100,
         "curve": [p50] * 3,
+        "gaps_ms": [],
         "problems": [],
         **more,
     }
@@ -343,6 +344,26 @@ def test_a_trial_that_does_not_count_is_left_out_of_the_medians():
     wrong = figures(1, wrong=3, problems=["3 results were wrong"])
     assert not summary([figures(4), wrong])["valid"]
     assert not summary([{"failed": "it ended", "problems": ["it ended"]}])["valid"]
+
+
+def test_a_gap_is_the_longest_wait_around_a_checkpoint_of_the_measured_time():
+    waits = [4.0, 90.0, 5.0, 6.0, 7.0, 80.0, 8.0]
+    series = [{"second": at, "max_ms": ms} for at, ms in enumerate(waits)]
+    assert gaps_ms(series, [2.0, 2.999], 7) == [90.0, 90.0]
+    assert gaps_ms(series, [3.0], 7) == [7.0]
+    assert gaps_ms(series, [4.0, 6.9], 7) == [80.0, 80.0]
+    assert gaps_ms(series, [0.0, -0.001, 7.0, 300.0], 7) == [90.0]
+    assert gaps_ms([], [2.0], 7) == gaps_ms(series, [], 7) == []
+
+
+def test_the_gap_is_the_median_over_the_boundaries_of_what_counts():
+    behind = figures(9, gaps_ms=[900.0], problems=["the load generator was 40 ms late at p99"])
+    told = summary([figures(4, gaps_ms=[10.0, 30.0]), behind, figures(4, gaps_ms=[70.0])])
+    assert (told["gap_ms"], told["boundaries"]) == (30, 3)
+    assert told["spread"]["gap_ms"] == [10, 70]
+    none = summary([figures(4)])
+    assert (none["gap_ms"], none["boundaries"]) == (None, 0)
+    assert "gap_ms" not in none["spread"]
 
 
 def test_a_generator_that_fell_behind_is_asked_again_a_few_times():
@@ -454,27 +475,36 @@ def test_every_operator_runs_what_it_says():
         assert {workload(name).rate for name in ("count", operator.workloads[0])} == {2000}
 
 
+class Place:
+    """A bench that gives what it is told."""
+
+    def __init__(self, measure):
+        self._measure = measure
+
+    def __call__(self, *_):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def measure(self, chosen, system, *, kill):
+        assert not kill
+        return self._measure(chosen, system)
+
+
 def test_operators_are_compared_with_the_count_of_the_same_run(monkeypatch, tmp_path):
     asked, medians = [], {"eagre": [2, 4], "eagre-rolling": [4, 5], "eagre-lookup": [6, 6]}
 
-    class Place:
-        def __init__(self, *_):
-            pass
+    def measure(chosen, system):
+        asked.append((chosen.name, system.name))
+        wrong = system.name == "eagre-lookup"
+        told = {"wrong": 1, "problems": ["1 results were wrong"]} if wrong else {}
+        return figures(medians[system.name].pop(0), **told)
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def measure(self, chosen, system, *, kill):
-            assert not kill
-            asked.append((chosen.name, system.name))
-            wrong = system.name == "eagre-lookup"
-            told = {"wrong": 1, "problems": ["1 results were wrong"]} if wrong else {}
-            return figures(medians[system.name].pop(0), **told)
-
-    monkeypatch.setattr(sweep, "Bench", Place)
+    monkeypatch.setattr(sweep, "Bench", Place(measure))
     plan = sweep.Sweep("operators", Options(rounds=2), "count", ["rolling", "lookup"])
     found = plan.run(tmp_path, Silent())
     jsonschema.validate(found, SCHEMA)
@@ -487,6 +517,51 @@ def test_operators_are_compared_with_the_count_of_the_same_run(monkeypatch, tmp_
     assert "p50_ratio" not in lookup
     assert set(found["workloads"]) == {"count", "enrich"}
     assert set(found["systems"]) == set(medians)
+
+
+def test_boundaries_are_compared_with_flinks_of_the_same_run(monkeypatch, tmp_path):
+    asked, prepared = [], []
+    gaps = {"eagre": [30.0, 60.0, 90.0], "flink": [20.0]}
+
+    def measure(chosen, system):
+        asked.append((chosen.name, chosen.epoch, system.name))
+        assert chosen.warmup == 30
+        assert chosen.seconds == {"1 s": 30, "10 s": 210}[chosen.epoch]
+        none = chosen.epoch == "1 s" and system.name == "flink"
+        p50 = 6 if system.name == "eagre" else 4
+        return figures(p50, gaps_ms=[] if none else gaps[system.name])
+
+    monkeypatch.setattr(sweep, "Bench", Place(measure))
+    monkeypatch.setattr(type(SYSTEMS["flink"]), "prepare", lambda *_: prepared.append("flink"))
+    plan = sweep.Sweep("boundary", Options(rounds=2), None, ["10 s", "1 s"])
+    found = plan.run(tmp_path, Silent())
+    jsonschema.validate(found, SCHEMA)
+    pairs = [(name, epoch) for name in ("stateless", "count") for epoch in ("10 s", "1 s")]
+    order = [(*pair, name) for pair in pairs for name in ("eagre", "flink")]
+    assert asked == [*order, *order[::-1]]
+    assert prepared == ["flink"]
+    assert [(p["workload"], p["label"], p["system"]) for p in found["points"]] == order
+    ours, theirs, without, _ = found["points"][:4]
+    assert (ours["gap_ms"], ours["boundaries"], theirs["gap_ms"]) == (60, 6, 20)
+    assert [ours[name] for name in ("p50_ratio", "p99_ratio", "gap_ratio")] == [1.5, 1.5, 3.0]
+    assert without["p50_ratio"] == 1.5
+    assert "gap_ratio" not in without
+    assert "p50_ratio" not in theirs
+    assert found["workload"] == "stateless, count"
+
+
+def test_boundaries_are_measured_longer_where_that_is_asked(monkeypatch, tmp_path):
+    asked = []
+
+    def measure(chosen, _):
+        asked.append((chosen.name, chosen.epoch, chosen.warmup, chosen.seconds))
+        return figures(1)
+
+    monkeypatch.setattr(sweep, "Bench", Place(measure))
+    monkeypatch.setattr(type(SYSTEMS["flink"]), "prepare", lambda *_: None)
+    options = Options(rounds=1, warmup=45.0, seconds=500.0)
+    sweep.Sweep("boundary", options, "field", []).run(tmp_path, Silent())
+    assert asked == [("field", "10 s", 45, 500)] * 2
 
 
 @pytest.mark.long
@@ -550,6 +625,9 @@ def test_a_run_from_the_command_line(cli, tmp_path):
         (("publish",), "NO_RUN"),
         (("sweep", "trigger", "--points", "soon"), "INTERVAL_MALFORMED"),
         (("sweep", "operators", "--points", "sort"), "OPERATOR_UNKNOWN"),
+        (("sweep", "boundary", "--points", "soon"), "INTERVAL_MALFORMED"),
+        (("sweep", "boundary", "--workload", "nonsense"), "WORKLOAD_UNKNOWN"),
+        (("sweep", "boundary", "--workload", "python-map"), "NOTHING_TO_MEASURE"),
         (("sweep", "operators", "--workload", "field"), "each operator has a workload of its own"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from eagre.bench.canvas import apart
 from eagre.bench.report import write_report
 from eagre.bench.results import ratios, summary
+from eagre.cli.bench import _boundary_table
 from eagre.errors import BenchError
 from eagre.latency.histogram import CURVE
 
@@ -59,6 +60,7 @@ def trial(p50, **changed):
         "start_s": 9.0,
         "recovery_ms": None,
         "checkpoints": [1.5],
+        "gaps_ms": [9 * p50],
         "problems": [],
         **changed,
     }
@@ -145,6 +147,28 @@ def operators():
             {"label": "lookup", "system": "eagre-lookup", "workload": "enrich"} | wrong,
         ],
         "baseline": {"label": "count", "system": "eagre", **summary([trial(1.0)])},
+    }
+
+
+def boundary():
+    """A sweep of boundaries: one workload that is compared, one where Flink does not count."""
+    wrong = summary([trial(1.0, wrong=2, problems=["2 results were wrong"])])
+    measured = [
+        ("eagre", "stateless", summary([trial(2.0, gaps_ms=[60.0, 90.0]), trial(2.0)])),
+        ("flink", "stateless", summary([trial(1.0, gaps_ms=[])])),
+        ("eagre", "count", summary([trial(1.5)])),
+        ("flink", "count", wrong),
+    ]
+    points = [
+        {"label": "10 s", "system": system, "workload": workload, "value_ms": 10_000} | figures
+        for system, workload, figures in measured
+    ]
+    points[0] |= {"p50_ratio": 2.0, "p99_ratio": 2.5, "gap_ratio": 2.75}
+    return {
+        **sweep("epoch", [2000, 500, 100]),
+        "sweep": "boundary",
+        "workload": "stateless, count",
+        "points": points,
     }
 
 
@@ -270,6 +294,28 @@ def test_the_operators_are_told_as_multiples_of_count(written):
     assert "rolling with 1.50 times its p50 and rolling with 1.25 times its p99" in page
     assert page.count("1.50x</td>") == page.count("1.25x</td>") == 1
     assert "2 results were wrong" in page
+
+
+def test_the_boundaries_are_told_as_multiples_of_flinks(written):
+    page = written(boundary())
+    assert "The ends of epochs on stateless, count" in page
+    assert "On stateless with epochs of 10 s, the median gap at 3 boundaries is 60 ms" in page
+    assert "2.75 times Flink" in page
+    assert "On count" not in page
+    assert [page.count(f"{times}x</td>") for times in ("2.00", "2.50", "2.75")] == [1, 1, 1]
+    assert page.count("<small>stateless, epochs of 10 s</small>") == 2
+    assert "<small>18\N{EN DASH}90</small>" in page
+    assert "2 results were wrong" in page
+
+
+def test_the_boundaries_on_the_console():
+    head, *rows = [line.split() for line in _boundary_table(boundary()).strip().splitlines()]
+    assert head[:8] == ["system", "workload", "epoch", "p50", "p99", "p99.9", "gap", "boundaries"]
+    figures = ["2.0", "8.0", "16", "60", "3", "2.00x", "2.50x", "2.75x"]
+    assert rows[0] == ["eagre", "stateless", "10", "s", *figures]
+    assert rows[1] == ["flink", "stateless", "10", "s", "1.0", "4.0", "8.0", "0"]
+    assert rows[3][:3] == ["flink", "(invalid)", "count"]
+    assert " ".join(rows[4]) == "flink, count, 10 s: 2 results were wrong"
 
 
 @pytest.mark.parametrize("module", ["jinja2", "matplotlib"])

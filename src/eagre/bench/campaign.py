@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Callable
@@ -171,9 +172,11 @@ class Bench:
         )
         start = starter(system.command(job), logs, logs / "output.log")
         figures = trial.run(self._broker.address, start, self._observer.second)
-        marks = system.checkpoint_times(self._state())
         from_us = figures.pop("from_us")
-        return {**figures, "checkpoints": [round((m - from_us) / 1e6, 3) for m in marks]}
+        times = system.checkpoint_times(self._state())
+        marks = [round((at - from_us) / 1e6, 3) for at in times]
+        gaps = gaps_ms(figures["series"], marks, chosen.seconds)
+        return {**figures, "checkpoints": marks, "gaps_ms": gaps}
 
     def _state(self) -> Path:
         return self._folder / "state" / str(self._trials)
@@ -263,6 +266,21 @@ def problems(figures: Figures, *, recovery: bool = False) -> list[str]:
     if figures["late_p99_ms"] > LATE_MS and not recovery:
         told.append(f"{BEHIND} was {figures['late_p99_ms']:.0f} ms late at p99")
     return told
+
+
+def gaps_ms(series: list[Figures], marks: list[float], seconds: float) -> list[float]:
+    """The longest wait of a row around each checkpoint of the measured time.
+
+    Rows that wait for a checkpoint are due in the second in which it is done, or in one beside it.
+
+    >>> series = [{"second": at, "max_ms": ms} for at, ms in enumerate([4.0, 90.0, 5.0, 6.0])]
+    >>> gaps_ms(series, [-0.5, 2.2], seconds=4)
+    [90.0]
+    """
+    longest = {second["second"]: second["max_ms"] for second in series}
+    seen = [math.floor(mark) for mark in marks if 0 <= mark < seconds]
+    around = [[longest[s] for s in (at - 1, at, at + 1) if s in longest] for at in seen]
+    return [max(waits) for waits in around if waits]
 
 
 def require_any(workloads: list[Workload], systems: list[System]) -> None:

@@ -46,7 +46,7 @@ class Column:
         head: What stands over this one.
         name: Of the figure.
         write: How it is written.
-        spread: Whether its range over the rounds stands below it.
+        spread: Whether its range over the rounds, or the boundaries, stands below it.
         fault: Whether anything but zero is a fault.
     """
 
@@ -83,10 +83,20 @@ REPLAYED = Column("results", "repeated", "repeated", COUNT)
 RECOVERY = Column("kill", "recovery ms", "recovery_ms", COUNT)
 RATE = Column("rate", "held / s", "max_rate", COUNT)
 COMPARED_WITH_COUNT = {"p50_ratio": "its p50", "p99_ratio": "its p99"}
+TIMES = "{:.2f}x".format
 AGAINST_COUNT = (
-    Column("times count's", "p50", "p50_ratio", "{:.2f}x".format),
-    Column("times count's", "p99", "p99_ratio", "{:.2f}x".format),
+    Column("times count's", "p50", "p50_ratio", TIMES),
+    Column("times count's", "p99", "p99_ratio", TIMES),
 )
+AT_BOUNDARIES = (
+    Column("boundaries", "gap, ms", "gap_ms", spread=True),
+    Column("boundaries", "counted", "boundaries", COUNT),
+    Column("times flink's", "p50", "p50_ratio", TIMES),
+    Column("times flink's", "p99", "p99_ratio", TIMES),
+    Column("times flink's", "gap", "gap_ratio", TIMES),
+)
+FIRST = {"operators": AGAINST_COUNT, "boundary": AT_BOUNDARIES}
+"""What stands before a sweep's other columns."""
 LATE = Column("load", "late p99 ms", "late_p99_ms")
 
 
@@ -311,14 +321,10 @@ def _safe(svg: str) -> str:
 
 def _sweep(document: Document) -> Told:
     kind = document["sweep"]
-    columns = _columns({}, recovery=kind == "epoch")
-    if kind == "operators":
-        columns = [*AGAINST_COUNT, *columns]
+    columns = [*FIRST.get(kind, ()), *_columns({}, recovery=kind == "epoch")]
     words, drawn = SWEEPS[kind]
     measured = [*document["points"], *([document["baseline"]] if document["baseline"] else [])]
-    rows = [
-        _row(p["label"], p, columns, p["system"], p.get("workload", p["system"])) for p in measured
-    ]
+    rows = [_point(kind, point, columns) for point in measured]
     return {
         "systems": document.get("systems", {}),
         "title": document["title"],
@@ -326,6 +332,16 @@ def _sweep(document: Document) -> Told:
         "words": words(document),
         "drawn": [_safe(svg) for svg in drawn(document)],
     }
+
+
+def _point(kind: str, point: Figures, columns: list[Column]) -> Told:
+    system = point["system"]
+    name, under = point["label"], system
+    if kind == "boundary":
+        name, under = system, f"{point['workload']}, epochs of {point['label']}"
+    elif kind == "operators":
+        under = point.get("workload", system)
+    return _row(name, point, columns, system, under)
 
 
 def _trigger_plots(document: Document) -> list[str]:
@@ -385,9 +401,20 @@ def _operator_words(document: Document) -> str:
     )
 
 
+def _boundary_words(document: Document) -> str:
+    return " ".join(
+        f"On {point['workload']} with epochs of {point['label']}, the median gap at "
+        f"{point['boundaries']} boundaries is {number(point['gap_ms'])} ms: "
+        f"{point['gap_ratio']:.2f} times Flink's in this run."
+        for point in document["points"]
+        if "gap_ratio" in point
+    )
+
+
 SWEEPS: dict[str, tuple[Callable[[Document], str], Callable[[Document], Iterable[str]]]] = {
     "trigger": (_trigger_words, _trigger_plots),
     "epoch": (_epoch_words, _epoch_plots),
     "operators": (_operator_words, lambda _: ()),
+    "boundary": (_boundary_words, lambda _: ()),
 }
 """What is said and drawn of each kind."""

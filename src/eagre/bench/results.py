@@ -76,14 +76,20 @@ def summary(trials: list[Figures]) -> Figures:
     used = sound or measured
     problems = list(dict.fromkeys(p for figures in trials for p in figures["problems"]))
     found = {name: trials[-1][name] for name in FOUND if trials and name in trials[-1]}
+    gaps = [gap for figures in used for gap in figures["gaps_ms"]]
     if not used:
         return {**found, "valid": False, "problems": problems, "trials": trials}
     return {
         **found,
-        **{name: _median(used, name) for name in MEDIANS},
+        **{name: _median(_all(used, name)) for name in MEDIANS},
+        "gap_ms": _median(gaps),
+        "boundaries": len(gaps),
         "records": sum(figures["records"] for figures in used),
         **{name: sum(figures[name] for figures in measured) for name in SUMS},
-        "spread": {name: _spread(used, name) for name in RATIOS},
+        "spread": {
+            **{name: _spread(_all(used, name)) for name in RATIOS},
+            **({"gap_ms": _spread(gaps)} if gaps else {}),
+        },
         "curve": [round(statistics.median(c), 3) for c in zip(*_all(used, "curve"), strict=True)],
         "links": links(used),
         "valid": bool(sound) and not any(_broken(figures) for figures in measured),
@@ -264,13 +270,11 @@ def _all(trials: list[Figures], name: str) -> list[Any]:
     return [figures[name] for figures in trials if figures.get(name) is not None]
 
 
-def _median(trials: list[Figures], name: str) -> float | None:
-    values = _all(trials, name)
+def _median(values: list[float]) -> float | None:
     return round(statistics.median(values), 3) if values else None
 
 
-def _spread(trials: list[Figures], name: str) -> list[float]:
-    values = _all(trials, name)
+def _spread(values: list[float]) -> list[float]:
     return [round(min(values), 3), round(max(values), 3)]
 
 

@@ -16,7 +16,7 @@ from eagre.bench.compare import compare
 from eagre.bench.publish import number, publish
 from eagre.bench.rates import find_rate
 from eagre.bench.results import document, load_document, reason
-from eagre.bench.sweep import COMPARED, TITLES, Sweep
+from eagre.bench.sweep import TITLES, Sweep
 from eagre.bench.systems import SYSTEMS, system
 from eagre.bench.workload import names, workload
 from eagre.cli.console import say, table, write_json
@@ -147,7 +147,9 @@ def run(
 @bench.command()
 @click.argument("kind", type=click.Choice(list(TITLES)))
 @click.option(
-    "--workload", "name", help="Which workload. [default: field; operators have their own]"
+    "--workload",
+    "name",
+    help="Which workload. [default: field; boundary: stateless, count; operators have their own]",
 )
 @click.option("--points", metavar="POINT,...", help="Intervals or operators; not the usual ones.")
 @click.option(
@@ -170,7 +172,7 @@ def sweep(
     out: Path | None,
     target: str | None,
 ) -> None:
-    """Measure one setting over its range, or one operator after the other.
+    """Measure one setting over its range, or one operator or system after the other.
 
     trigger: micro-batches from 2 s down to 0, with real time as the line below.
 
@@ -178,19 +180,21 @@ def sweep(
     costs in time and in rows that come again.
 
     operators: each operator on a workload of its own, against eagre on count in the same run.
+
+    boundary: eagre and flink with epochs of 10 s: how long a row waits around the end of one. The
+    warm-up takes at least 30 s, the measurement at least 21 epochs.
     """
     _require_positive(rate=rate, seconds=seconds)
     options = Options(rounds, rate, warmup, seconds, slow_checkpoint_ms=slow_checkpoint)
     if kind == "operators" and name:
         raise click.UsageError("each operator has a workload of its own.")
-    chosen = "count" if kind == "operators" else workload(name or "field").name
-    plan = Sweep(kind, options, chosen, points.split(",") if points else [])
+    plan = Sweep(kind, options, name, points.split(",") if points else [])
     folder = _folder(out)
     progress = Progress()
     with contextlib.closing(progress):
         found = plan.run(folder, progress)
-    told = _operators_table if kind == "operators" else _sweep_table
-    click.echo(told(found), err=target == "-")
+    tables = {"operators": _operators_table, "boundary": _boundary_table}
+    click.echo(tables.get(kind, _sweep_table)(found), err=target == "-")
     _write(found, folder, target)
 
 
@@ -325,28 +329,51 @@ def _sweep_table(found: Document) -> str:
 
 
 def _operators_table(found: Document) -> str:
-    columns = ("p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms")
-    headings = [
-        "operator",
-        "workload",
-        "p50",
-        "p95",
-        "p99",
-        "p99.9",
-        "max",
-        "p50 ÷ count",
-        "p99 ÷ count",
-    ]
+    columns = {
+        "p50": "p50_ms",
+        "p95": "p95_ms",
+        "p99": "p99_ms",
+        "p99.9": "p999_ms",
+        "max": "max_ms",
+        "p50 ÷ count": "p50_ratio",
+        "p99 ÷ count": "p99_ratio",
+    }
     measured = [{**found["baseline"], "workload": found["workload"]}, *found["points"]]
-    rows = [
-        [
-            f"{p['label']}{'' if p['valid'] else ' (invalid)'}",
-            p["workload"],
-            *(number(p[c]) for c in columns),
-            *(f"{p[name]:.2f}x" if name in p else "" for name in COMPARED),
-        ]
-        for p in measured
-        if "p50_ms" in p
-    ]
-    notes = [f"{p['label']}: {reason(p)}" for p in measured if not p["valid"]]
-    return "\n".join(["", table(headings, rows), *notes])
+    return _compared_table(measured, {"operator": "label", "workload": "workload"}, columns)
+
+
+def _boundary_table(found: Document) -> str:
+    names = {"system": "system", "workload": "workload", "epoch": "label"}
+    columns = {
+        "p50": "p50_ms",
+        "p99": "p99_ms",
+        "p99.9": "p999_ms",
+        "gap": "gap_ms",
+        "boundaries": "boundaries",
+        "p50 ÷ flink": "p50_ratio",
+        "p99 ÷ flink": "p99_ratio",
+        "gap ÷ flink": "gap_ratio",
+    }
+    return _compared_table(found["points"], names, columns)
+
+
+def _compared_table(points: list[Document], names: dict[str, str], columns: dict[str, str]) -> str:
+    """Points by their names, with their figures; below, why some do not count."""
+    rows, notes = [], []
+    for point in points:
+        first, *others = (point[name] for name in names.values())
+        if not point["valid"]:
+            notes.append(f"{', '.join([first, *others])}: {reason(point)}")
+            first += " (invalid)"
+        if "p50_ms" in point:
+            rows.append([first, *others, *(_cell(point, name) for name in columns.values())])
+    return "\n".join(["", table([*names, *columns], rows), *notes])
+
+
+def _cell(point: Document, name: str) -> str:
+    value = point.get(name)
+    if value is None:
+        return ""
+    if name.endswith("_ratio"):
+        return f"{value:.2f}x"
+    return f"{value:,}" if name == "boundaries" else number(value)
