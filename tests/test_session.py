@@ -1,4 +1,6 @@
 import logging
+import os
+import shlex
 from importlib import import_module
 
 import pytest
@@ -83,6 +85,23 @@ def test_submit_arguments_win_as_well(builder, monkeypatch):
     stated = options(eg.configure(builder))
     assert stated["spark.master"] == "local[5]"
     assert "spark.sql.shuffle.partitions" not in stated
+
+
+def test_what_is_added_to_a_submit_argument_outdoes_it(builder, monkeypatch):
+    """PySpark starts its JVM with the builder's settings first, and these arguments behind them."""
+    arguments = (
+        "--conf spark.jars=/own/mine.jar --conf spark.driver.extraJavaOptions=-Dx=y pyspark-shell"
+    )
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    for _ in range(2):
+        stated = options(eg.configure(builder))
+        *words, app = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
+        assert app == "pyspark-shell"
+        said = dict(word.split("=", 1) for word in words if "=" in word)
+        assert said["spark.jars"] == stated["spark.jars"]
+        assert said["spark.jars"].startswith("/own/mine.jar,")
+        assert said["spark.driver.extraJavaOptions"].endswith("-Dx=y")
+        assert said["spark.driver.extraJavaOptions"].count("-XX:+UseParallelGC") == 1
 
 
 def test_jars_are_appended(builder):

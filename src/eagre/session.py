@@ -82,6 +82,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         builder.config(key, _java_options(stated.get(key, ""), heap))
     for setting in PROFILE:
         _apply(builder, setting, stated)
+    _add_to_submit_arguments(_stated(builder))
     return builder
 
 
@@ -135,6 +136,16 @@ def _submit_arguments() -> dict[str, str]:
             key, _, setting = value.partition("=")
             stated[key] = setting
     return stated
+
+
+def _add_to_submit_arguments(settled: Mapping[str, str]) -> None:
+    """Say again there what was added to a setting: PySpark has these outdo the builder's."""
+    stated = _submit_arguments()
+    added = {key: settled[key] for key in stated if settled.get(key, stated[key]) != stated[key]}
+    if added:
+        *words, app = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
+        again = [word for key, value in added.items() for word in ("--conf", f"{key}={value}")]
+        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*words, *again, app])
 
 
 def _keep_on_loopback(builder: SparkSession.Builder, stated: Mapping[str, str]) -> None:

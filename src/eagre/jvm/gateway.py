@@ -39,6 +39,7 @@ def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j c
         )
     check_version(package.Companion.version(), "the running Spark session")
     package.SparkInternals.keepTime()
+    package.SparkInternals.forgetOrigins(spark.sparkContext._jsc.sc())  # noqa: SLF001
     _shaken.add(spark.sparkContext.applicationId)
     return getattr(package, name)
 

@@ -27,7 +27,7 @@ LIMIT_SECONDS = 300
 LONGEST_REASON = 300
 KEPT = 3
 """Archives: there may be several environments, of 200 MB each."""
-LOADED_SECONDS, LOADED_RATE, SHORT = 20, 2_000, "200 ms"
+LOADED_SECONDS, LOADED_RATE, SHORT = 15, 2_000, "200 ms"
 """Enough ends of epochs for the compiler to have seen what they take."""
 EPOCHS = "spark.sql.streaming.realTimeMode.minBatchDuration"
 
@@ -99,11 +99,16 @@ def _run(target: str) -> None:
     def calls(df: DataFrame) -> DataFrame:
         return df.where("n > 0").withColumn("m", plus("n"))
 
+    @eg.pipeline(source=source, sink=eg.Kafka("out", key="card"))
+    def features(df: DataFrame) -> DataFrame:
+        once = eg.deduplicate(df, "n", within="1 minute")
+        return eg.rolling(once, "card", {"1 minute": ["count as count", "avg(n) as mean"]})
+
     settings = {"spark.driver.extraJavaOptions": archive.write(Path(target), find_java())}
     with EmbeddedBroker(say=logging.info) as broker:
         spark = session("training", "local[8]", **settings, **{EPOCHS: "100ms"})
         rows = [{"card": f"c{n % 7}", "n": n} for n in range(200)]
-        for pipeline in (counts, calls):
+        for pipeline in (counts, calls, features):
             harness = Harness(spark, broker.address, Path(tempfile.mkdtemp(dir=".")))
             harness.run(pipeline, rows, mode="micro-batch")
             for _ in range(2):

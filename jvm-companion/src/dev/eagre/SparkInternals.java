@@ -2,10 +2,13 @@ package dev.eagre;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -39,6 +42,25 @@ public final class SparkInternals {
     public static void keepTime() {
         if (LowLatencyClock.getClock() instanceof SteadyClock) return;
         LowLatencyClock.setClock(new SteadyClock(new SystemClock()));
+    }
+
+    /**
+     * Lets Hadoop's settings forget which file each came from.
+     *
+     * <p>They go to the tasks of every epoch with state, and Hadoop packs each setting's origin by itself:
+     * over a thousand small archives. Nothing but its own page of settings shows the origins.
+     */
+    public static void forgetOrigins(SparkContext context) {
+        try {
+            Configuration settings = context.hadoopConfiguration();
+            settings.size();
+            Field origins = Configuration.class.getDeclaredField("updatingResource");
+            origins.setAccessible(true);
+            Object known = origins.get(settings);
+            if (known instanceof Map<?, ?> map) map.clear();
+        } catch (ReflectiveOperationException | RuntimeException e) {
+            // Another Hadoop: it packs them, as before.
+        }
     }
 
     /**
