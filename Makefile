@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long lint docs bench chaos profile clean
+.PHONY: help setup demo test long lint docs bench chaos profile boundary clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -40,6 +40,9 @@ chaos: setup $(VENV)/.dev  ## faults against exactly-once pipelines, verified (R
 
 profile: setup  ## measure the latency profile, setting by setting, into docs/profile.md
 	@$(BIN)/python -m eagre.bench.ablation
+
+boundary: setup  ## measure the end of an epoch, phase by phase, for docs/boundary.md
+	@$(BIN)/python -m eagre.bench.anatomy
 
 clean:  ## remove everything that was built here
 	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache src/eagre/jvm/lib

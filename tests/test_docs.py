@@ -113,7 +113,7 @@ def test_the_first_pipeline_runs_as_its_page_says(cli):
 
 
 def test_the_readme_pipeline_passes_the_readme_test(tmp_path):
-    pipeline, _, _, test, _ = blocks("python")
+    pipeline, _, _, _, test, _ = blocks("python")
     (tmp_path / "score.py").write_text(pipeline)
     (tmp_path / "test_score.py").write_text(test)
     done = subprocess.run(
@@ -135,6 +135,27 @@ def test_the_readmes_function_runs(eagre_spark):
     scope = {"df": df}
     exec(blocks("python")[1], scope)  # noqa: S102  (our own README)
     assert [row.risk for row in scope["scored"].collect()] == [0.9, 0.1]
+
+
+def test_the_readmes_operators_can_be_planned(eagre_harness):
+    schemas = {
+        "df": "id STRING, card STRING, country STRING, user STRING, game STRING, player STRING, "
+        "amount DOUBLE, points BIGINT",
+        "orders": "order STRING, item STRING",
+        "payments": "order STRING, paid DOUBLE",
+        "bids": "user STRING, site STRING",
+        "profiles": "user STRING, age INT",
+    }
+    rows = {
+        name: eagre.Kafka(name, schema=schema).read(eagre_harness.spark, eagre_harness.brokers)
+        for name, schema in schemas.items()
+    }
+    [block] = [code for code in blocks("python") if code.startswith("eg.deduplicate(")]
+    calls = block.splitlines()
+    assert len(calls) == 6
+    for call_ in calls:
+        planned = eval(call_, {"eg": eagre, **rows})  # noqa: S307  (our own README)
+        assert planned.isStreaming, call_
 
 
 def test_the_page_about_operators_runs(run_pipeline):
@@ -213,7 +234,7 @@ def test_the_readmes_plain_pyspark_runs(eagre_harness, tmp_path):
         if topic not in eagre_harness.topics.names():
             eagre_harness.topics.create(topic, 1)
     scope = {"brokers": eagre_harness.brokers, "checkpoint": str(tmp_path)}
-    exec(blocks("python")[4], scope)  # noqa: S102  (our own README)
+    exec(blocks("python")[5], scope)  # noqa: S102  (our own README)
     try:
         assert scope["query"].isActive
     finally:
