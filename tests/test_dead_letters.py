@@ -234,7 +234,7 @@ def test_filters_stand_above_the_parser_and_it_parses_once(eagre_harness, tmp_pa
         return df.where("n > 1 AND m > n AND _source.partition = 0").select("n", "m")
 
     eagre_harness.run(once, [])
-    eagre_harness._write(once, [{"n": 2, "m": 3}])  # noqa: SLF001
+    eagre_harness.write(once, [{"n": 2, "m": 3}])
     start = {"checkpoint": str(tmp_path), "brokers": eagre_harness.brokers, "mode": "available-now"}
     query = once.start(eagre_harness.spark, start={"once-in": {0: 0}}, **start)
     assert query.awaitTermination(30)

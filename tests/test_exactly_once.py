@@ -287,7 +287,7 @@ def _forget_last_commit(folder):
 def test_without_its_gate_a_query_fails(eagre_spark, eagre_broker, eagre_harness, tmp_path):
     one = pipeline("ungated", lambda df: df)
     eagre_harness._make_topics(one)  # noqa: SLF001
-    eagre_harness._write(one, rows(2))  # noqa: SLF001
+    eagre_harness.write(one, rows(2))
     query = one.start(
         eagre_spark,
         checkpoint=str(tmp_path),

@@ -85,7 +85,7 @@ def test_the_same_after_a_kill(cli, eagre_broker, eagre_harness, tmp_path, seed)
         return df
 
     def send(topic, some):
-        eagre_harness._write(same, {topic: keyed(some)})  # noqa: SLF001
+        eagre_harness.write(same, {topic: keyed(some)})
 
     def start():
         command = [sys.executable, str(app), eagre_broker.address, str(tmp_path)]

@@ -40,7 +40,7 @@ class Live:
         )
 
     def send(self, *rows, topic=None):
-        self.harness._write(self.pipeline, {topic: rows} if topic else rows)  # noqa: SLF001
+        self.harness.write(self.pipeline, {topic: rows} if topic else rows)
 
     def results(self):
         ends = self.harness.topics.ends([self.out])[self.out]
@@ -147,7 +147,7 @@ def test_a_standstill_ends_no_session(eagre_harness, tmp_path):
     row = {"card": "c", "id": 1, "at": "2026-01-01T00:00:00Z"}
     eagre_harness.run(still, [row], checkpoint=tmp_path / "c")
     time.sleep(5.5)
-    eagre_harness._write(still, [{**row, "id": 2, "at": "2026-01-01T00:00:01Z"}])  # noqa: SLF001
+    eagre_harness.write(still, [{**row, "id": 2, "at": "2026-01-01T00:00:01Z"}])
     with Live(eagre_harness, still, tmp_path / "c") as live:
         live.await_row("the session", count=2, status="final")
         assert [row["count"] for _, row in live.results() if row["status"] == "final"] == [2]

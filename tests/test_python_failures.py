@@ -147,11 +147,11 @@ def test_a_worker_that_dies_while_nothing_is_asked_of_it(
 
         deadline = time.monotonic() + 40
         while not rows() and time.monotonic() < deadline:
-            eagre_harness._write(alive, [{"n": 0}])  # noqa: SLF001
+            eagre_harness.write(alive, [{"n": 0}])
             time.sleep(0.5)
         os.kill(rows()[-1]["m"], signal.SIGKILL)
         time.sleep(0.3)
-        eagre_harness._write(alive, [{"n": n} for n in range(1, 200)])  # noqa: SLF001
+        eagre_harness.write(alive, [{"n": n} for n in range(1, 200)])
         wait_until(lambda: len({r["n"] for r in rows()}) >= 200, 20, "rows are missing")
         later = [row for row in rows() if row["n"] > 0]
         assert sorted(row["n"] for row in later) == list(range(1, 200))

@@ -236,7 +236,7 @@ class Live:
         )
 
     def send(self, *rows):
-        self.harness._write(self.pipeline, rows)  # noqa: SLF001
+        self.harness.write(self.pipeline, rows)
 
     def results(self):
         return [
