@@ -307,8 +307,8 @@ def test_lookup(run_pipeline, tmp_path, seed, as_of, mode):
         found = eg.lookup(df, table, "card", as_of=as_of, deleted="shop = 'US'", **options)
         return found.select("id", "card", "other", F.col("_source.topic").alias("topic_of_row"))
 
-    changes = [renamed(row) for row in payments(seed, 150, keys=4, grace=20)]
-    rows = payments(seed + 1, 150, keys=6, grace=20)
+    changes = [renamed(row) for row in payments(seed, 150, keys=16, grace=20)]
+    rows = payments(seed + 1, 150, keys=20, grace=20)
     run_pipeline(look, {f"{name}-table": keyed(changes)}, mode=mode, checkpoint=tmp_path)
     found = run_pipeline(look, keyed(rows), mode=mode, checkpoint=tmp_path)
     assert {row["topic_of_row"] for row in found} == {f"{name}-in"}
