@@ -21,7 +21,7 @@ def chaos(*options):
 @pytest.mark.parametrize(
     ("pipeline", "kinds"),
     [
-        ("stateless", "jvm,group,commit_written"),
+        pytest.param("stateless", "jvm,group,commit_written", marks=pytest.mark.long),
         ("counts", "offsets_written,while_scanning,python"),
     ],
 )
@@ -31,6 +31,7 @@ def test_no_fault_loses_or_repeats_a_result(pipeline, kinds):
     assert "3 faults, 0 lost, 0 repeated" in told
 
 
+@pytest.mark.long
 def test_without_suppression_the_verifier_finds_repeats():
     code, told = chaos(
         *("--pipeline", "stateless", "--kinds", "mid_epoch", "--seed", "12", "--control", "off")

@@ -351,6 +351,7 @@ def test_what_cannot_be_a_processor(eagre_spark, make, code):
         make(grouped)
 
 
+@pytest.mark.long
 def test_the_same_after_kills(cli, eagre_spark, eagre_broker, eagre_harness, tmp_path):
     """kill -9 of everything in the middle, twice; the final state is the oracle's."""
     rows = [row for row in events(21, 400, keys=6) if row["do"] != "refuse"]
