@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from eagre.bench.ablation import Quiet
 from eagre.bench.campaign import Bench, Options
 from eagre.bench.systems.spark import Eagre
+from eagre.profile import PROFILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,13 +51,8 @@ logger.scheduler.level = info
 logger.kafka.name = org.apache.spark.sql.kafka010
 logger.kafka.level = info
 """
-WITHOUT = {
-    "as it is": {},
-    "Hadoop's checkpoint files": {
-        "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution."
-        "streaming.checkpointing.FileContextBasedCheckpointFileManager"
-    },
-}
+FILES = next(setting for setting in PROFILE if setting.key.endswith("checkpointFileManagerClass"))
+WITHOUT = {"as it is": {}, "Hadoop's checkpoint files": {FILES.key: str(FILES.without)}}
 
 Times = list[int]
 
@@ -119,8 +115,8 @@ def run(rounds: int) -> dict[str, dict[str, float]]:
         Bench(Path(scratch), OPTIONS, Quiet()) as bench,
     ):
         for number in range(rounds):
-            for name, settings in WITHOUT.items():
-                log = Path(scratch) / f"{number}-{len(name)}.log"
+            for variant, (name, settings) in enumerate(WITHOUT.items()):
+                log = Path(scratch) / f"{number}-{variant}.log"
                 figures: dict[str, Any] = bench.measure(chosen, Logged(log, settings))
                 sys.stderr.write(f"round {number + 1}: {name}: {figures.get('gaps_ms')}\n")
                 with log.open() as lines:
