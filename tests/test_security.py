@@ -127,7 +127,7 @@ def leaks(word, *folders):
     """The files that hold the word, apart from those that must."""
     own = {"client.properties", "server.properties"}
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    assert len(files) > 10
+    assert files, "nothing was searched"
     return [path for path in files if path.name not in own and word.encode() in path.read_bytes()]
 
 
