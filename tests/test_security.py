@@ -127,7 +127,7 @@ def leaks(word, *folders):
     """The files that hold the word, apart from those that must."""
     own = {"client.properties", "server.properties"}
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    assert files, "nothing was searched"
+    assert len(files) > 10
     return [path for path in files if path.name not in own and word.encode() in path.read_bytes()]
 
 
@@ -187,7 +187,8 @@ def test_certificates_from_a_file_and_no_secret_anywhere(cli, secured):
     log = (cli.folder / ".eagre" / "logs" / "mutual.log").read_text()
     assert "ssl.key.password = [hidden]" in log, "Kafka's clients logged nothing: a blind test"
     assert "== Optimized Logical Plan ==" in log
-    assert leaks("mutual-in", cli.folder), "a word that is everywhere was not found"
+    found = leaks("mutual-in", cli.folder, secured.broker.data)
+    assert any(path.is_relative_to(cli.folder) for path in found), "a word that is there was missed"
     assert leaks(secured.word, cli.folder, secured.broker.data) == []
     assert processes_of(cli.folder) == []
 
