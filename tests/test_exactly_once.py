@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import pytest
 from pyspark.sql import Row
@@ -176,6 +177,24 @@ def test_a_replay_repeats_nothing(eagre_harness, run_pipeline, tmp_path, fence):
     assert len(admitted) == 13
     late = admitted[0]
     assert not judge.admit(late.topic(), late.partition(), late.headers())
+
+
+def test_a_run_that_dies_before_it_caught_up_hides_nothing(eagre_harness, run_pipeline, tmp_path):
+    """The run after it looks for results behind its commit where the run before it wrote them."""
+    slow = eg.Kafka("once-short-in", schema=SCHEMA, options={"maxOffsetsPerTrigger": "4"})
+    one = pipeline("short", lambda df: df.select("id"), source=slow, fence="in-band")
+    folder = tmp_path / "c"
+    run = partial(run_pipeline, one, mode="available-now", checkpoint=folder)
+    assert len(run(rows(12))) == 12
+    for _ in range(3):
+        _forget_last_commit(folder)
+    assert [row["id"] for row in run([Record({"id": 12})])] == [12]
+    for _ in range(3):
+        _forget_last_commit(folder)
+    assert Checkpoint(folder).committed() == (0, {"once-short-in": {0: 4}})
+    assert [row["id"] for row in run([Record({"id": 13})])] == [13]
+    told = [words[2] for words in identities(eagre_harness, one.sink.name)]
+    assert len(set(told)) == len(told) == 14
 
 
 def test_a_row_stays_where_it_ended(eagre_harness, run_pipeline, tmp_path):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eagre.config import counted
+from eagre.delivery.checkpoint import offsets_of
 from eagre.delivery.ledger import Ledger
 from eagre.errors import BrokerError, CheckpointError
 from eagre.jvm import gateway
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from eagre.sources import Kafka
 
 FENCE_HEADER = "eagre-fence"
+BY_KEY = "*"
+"""Stands for the topic in the identity of a result that is known by its key, not by its row."""
 STABLE_SECONDS = 0.2
 STABLE_TRIES = 10
 CONTROL = "EAGRE_DELIVERY_CONTROL"
@@ -65,6 +68,17 @@ class Outputs:
         names = (t + SUFFIX for source in self.inputs for t in source.topics)
         found = self.sources.describe(names)
         return self.sources.ends(found) if found else {}
+
+    def reach(self, delivered: str) -> Offsets:
+        """Give the highest source offsets among what was found to be delivered.
+
+        What is known by its key does not tell its row: any that is in the sources now.
+        """
+        found = offsets_of(json.loads(delivered))
+        if BY_KEY not in found:
+            return found
+        ends = self.sources.ends(t for source in self.inputs for t in source.topics)
+        return {t: {p: end - 1 for p, end in ends[t].items() if end} for t in ends}
 
     def stable(self) -> tuple[Offsets, Offsets]:
         """Wait until they end where they ended a moment ago: the broker may still be writing.
@@ -117,7 +131,9 @@ def begin(
         return Gate(prefix, gateway.nothing_delivered(spark)), ledger
     scan = _Scan(spark, ledger, ledger.before(batch), json.dumps(position), say)
     gate = Gate(prefix, scan.results(outputs, results), scan.letters(outputs, letters))
-    ledger.mark(batch, {**results, **letters})
+    ledger.reach = outputs.reach(gateway.reach(spark, gate.delivered, gate.letters))
+    if ledger.passed(position):
+        ledger.mark(batch, {**results, **letters})
     return gate, ledger
 
 

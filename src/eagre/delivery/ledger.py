@@ -26,7 +26,8 @@ class Mark:
     """How far the output had come at a moment.
 
     Attributes:
-        after: Every result of a batch after the one that follows this batch lies behind the mark.
+        after: Every result of a batch after the one that follows this batch lies behind the mark,
+            and so does every result of rows that such a batch reads again.
         incarnation: The run that was writing then.
         ends: The output's end offsets.
     """
@@ -45,12 +46,16 @@ class Ledger:
         id: Names this checkpoint's results among others in the same topic.
         incarnation: The number of the run that writes, or wrote last.
         marks: The latest, in their order.
+        reach: The highest source offsets of which runs before this one delivered something. A run
+            that dies before it has come past them leaves their results behind its own beginning:
+            it makes no mark until then.
     """
 
     path: Path
     id: str = field(default_factory=lambda: secrets.token_hex(4))
     incarnation: int = 0
     marks: list[Mark] = field(default_factory=list)
+    reach: Offsets = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
@@ -81,6 +86,14 @@ class Ledger:
         """Count a new run, before it writes anything."""
         self.incarnation += 1
         self.write()
+
+    def passed(self, position: Offsets) -> bool:
+        """Whether committed source offsets lie behind all that runs before this one delivered."""
+        return all(
+            position.get(topic, {}).get(partition, -1) > offset
+            for topic, partitions in self.reach.items()
+            for partition, offset in partitions.items()
+        )
 
     def mark(self, after: int, ends: Offsets) -> None:
         """Write down how far the output has come."""

@@ -200,6 +200,11 @@ def delivered_size(spark: SparkSession, delivered: Any) -> int:  # noqa: ANN401 
     return int(_delivery(spark).size(delivered))
 
 
+def reach(spark: SparkSession, delivered: Any, letters: str) -> str:  # noqa: ANN401  (a py4j object)
+    """Give the highest source offsets among results and dead letters, as JSON."""
+    return str(_delivery(spark).reach(delivered, letters))
+
+
 def lock(spark: SparkSession, file: Path, wait_seconds: float) -> bool:
     """Take a lock for as long as the JVM lives; tell whether it was to be had in time."""
     return bool(_delivery(spark).lock(str(file), int(wait_seconds * 1000)))

@@ -226,12 +226,14 @@ class Run:
     def _mark(self, batch: int, results: Offsets) -> None:
         """Write down how far the output has come, once for each epoch.
 
-        Only while the batch is the last one committed: then what was seen, was seen in time.
+        Only while the batch is the last one committed: then what was seen, was seen in time. And
+        only once the run has come past what runs before it delivered.
         """
         if not self.ledger or not self.outputs or batch <= self.ledger.marks[-1].after:
             return
         ends = {**results, **self.outputs.letters()}
-        if self.checkpoint.last_commit() == batch:
+        committed, position = self.checkpoint.committed()
+        if committed == batch and self.ledger.passed(position):
             self.ledger.mark(batch, ends)
 
 

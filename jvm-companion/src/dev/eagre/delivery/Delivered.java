@@ -79,6 +79,17 @@ public final class Delivered implements Externalizable {
                 .sum();
     }
 
+    /** Notes the highest position of each source partition among those noted already. */
+    void reach(Map<String, Map<Integer, Long>> highest) {
+        positions.forEach((name, partitions) -> {
+            String topic = name.substring(name.lastIndexOf(' ') + 1);
+            partitions.forEach((partition, ordinals) -> ordinals.stream()
+                    .filter(set -> !set.isEmpty())
+                    .forEach(set -> highest.computeIfAbsent(topic, t -> new HashMap<>())
+                            .merge(partition, set.last(), Math::max)));
+        });
+    }
+
     /**
      * A control for the tests of exactly once, which must find it at fault: all up to the highest
      * position of each source partition.

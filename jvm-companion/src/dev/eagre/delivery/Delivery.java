@@ -1,5 +1,6 @@
 package dev.eagre.delivery;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
@@ -76,6 +77,18 @@ public final class Delivery {
     /** How many identities were found. */
     public static long size(Broadcast<Delivered> delivered) {
         return delivered.value().size();
+    }
+
+    /**
+     * How far what was found reaches: the highest position by topic and partition, as JSON.
+     *
+     * @param letters what {@link #letters} gave
+     */
+    public static String reach(Broadcast<Delivered> results, String letters) throws IOException {
+        Map<String, Map<Integer, Long>> highest = new HashMap<>();
+        results.value().reach(highest);
+        Delivered.fromText(letters).reach(highest);
+        return new ObjectMapper().writeValueAsString(highest);
     }
 
     private static Broadcast<Delivered> broadcast(SparkSession spark, Delivered delivered) {
