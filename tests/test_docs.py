@@ -261,8 +261,8 @@ def commands(program):
 def test_the_commands_exist(line):
     words = shlex.split(line)[1:]
     command = command_line
-    while hasattr(command, "commands"):
-        command = command.commands[words.pop(0)]
+    while isinstance(command, click.Group):
+        command = command.get_command(None, words.pop(0))
     try:
         command.make_context(line, words)
     except click.BadParameter as error:
@@ -291,9 +291,10 @@ def mentioned():
 def test_the_commands_in_the_text_exist(line):
     words = line.split()[1:]
     now = [command_line]
-    while words and hasattr(now[0], "commands"):
-        now = [now[0].commands[name] for name in words.pop(0).split("|")]
-    some = [*now, *(c for group in now for c in getattr(group, "commands", {}).values())]
+    while words and isinstance(now[0], click.Group):
+        now = [now[0].get_command(None, name) for name in words.pop(0).split("|")]
+    groups = [one for one in now if isinstance(one, click.Group)]
+    some = [*now, *(g.get_command(None, name) for g in groups for name in g.list_commands(None))]
     known = {option for command in some for param in command.params for option in param.opts}
     assert {word for word in words if word.startswith("--")} <= known | {"--help"}
 

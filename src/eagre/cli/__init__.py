@@ -1,62 +1,68 @@
-"""The ``eagre`` command. Modules here import little at the top: ``eagre --help`` starts no JVM."""
+"""The ``eagre`` command. A command's module is imported when it is called, and starts no JVM."""
 
 from __future__ import annotations
 
 import sys
 import traceback
+from importlib import import_module
 
 import click
 
 from eagre import __version__
-from eagre.cli.bench import bench
-from eagre.cli.broker import broker
-from eagre.cli.check import advise, check, explain, size
-from eagre.cli.checkpoint import checkpoint
-from eagre.cli.dashboard import dashboard
-from eagre.cli.demo import demo
-from eagre.cli.dlq import dlq
-from eagre.cli.doctor import doctor
-from eagre.cli.init import init
-from eagre.cli.jars import jars
-from eagre.cli.run import run
-from eagre.cli.status import status, stop
-from eagre.cli.topic import topic
 from eagre.errors import EagreError
 
 INTERRUPTED = 130
 UNEXPECTED = 70
+COMMANDS = {
+    "advise": ("check", "Say which mode is worth its price."),
+    "bench": ("bench", "Measure systems side by side: one load, one machine, one run."),
+    "broker": ("broker", "The embedded Kafka broker, in the background, on 127.0.0.1."),
+    "check": ("check", "Look at the pipelines of a file before any data flows."),
+    "checkpoint": ("checkpoint", "Checkpoints: show, copy, reset."),
+    "dashboard": ("dashboard", "Show the pipelines that run on this machine on a page."),
+    "demo": ("demo", "Run a use case in micro-batch, then in real time, and compare."),
+    "dlq": ("dlq", "Dead letters: list, show, replay."),
+    "doctor": ("doctor", "Look at everything a pipeline needs."),
+    "explain": ("check", "Tell all about a finding, by its ID."),
+    "init": ("init", "Make a project of a use case."),
+    "jars": ("jars", "The locked jars: fetched once per user, verified before use."),
+    "run": ("run", "Run the pipelines of a file."),
+    "size": ("check", "Add up the task slots a pipeline needs."),
+    "status": ("status", "List the pipelines that run."),
+    "stop": ("status", "Drain the run of a pipeline."),
+    "topic": ("topic", "Topics: list, create, tail, produce, lag."),
+}
+"""Each command's module, and its line in ``eagre --help``."""
+
+
+class Commands(click.Group):
+    """Imports what is called, and nothing for a list of all."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """Name them."""
+        return sorted(COMMANDS)
+
+    def get_command(self, _: click.Context, name: str) -> click.Command | None:
+        """Import one."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"{__name__}.{COMMANDS[name][0]}"), name)
+        return command
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """List them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in sorted(COMMANDS.items())])
 
 
 @click.group(
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="--debug after any command shows the stack trace of a failure.",
 )
 @click.version_option(__version__, prog_name="eagre")
 def eagre() -> None:
     """Millisecond pipelines in PySpark: Spark 4.3 Real-Time Mode made practical."""
-
-
-COMMANDS = (
-    advise,
-    bench,
-    broker,
-    check,
-    checkpoint,
-    dashboard,
-    demo,
-    dlq,
-    doctor,
-    explain,
-    init,
-    jars,
-    run,
-    size,
-    status,
-    stop,
-    topic,
-)
-for command in COMMANDS:
-    eagre.add_command(command)
 
 
 def main() -> None:

@@ -27,8 +27,10 @@ def _commands(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
     )
     yield path, command.get_help(context)
     if isinstance(command, click.Group):
-        for name in sorted(command.commands):
-            yield from _commands(command.commands[name], f"{path} {name}")
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner:
+                yield from _commands(inner, f"{path} {name}")
 
 
 if __name__ == "__main__":
