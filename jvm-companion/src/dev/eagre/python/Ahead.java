@@ -1,8 +1,10 @@
 package dev.eagre.python;
 
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
@@ -34,6 +36,10 @@ final class Ahead extends AbstractIterator<Object> {
     private static final Map<String, Ahead> RUNNING = new ConcurrentHashMap<>();
 
     private final BlockingQueue<Object> queue = new ArrayBlockingQueue<>(ROOM);
+
+    /** Taken from the queue in one go: were each row taken by itself, each would wake the second thread. */
+    private final Queue<Object> mine = new ArrayDeque<>(ROOM);
+
     private final Semaphore wanted = new Semaphore(0);
     private final Iterator<Object> rows;
     private final InternalRow tick;
@@ -95,8 +101,8 @@ final class Ahead extends AbstractIterator<Object> {
     /** The rows that wait, the next one first. */
     List<InternalRow> waiting(int most) {
         List<InternalRow> waiting = new ArrayList<>();
-        if (queue.isEmpty()) return waiting;
-        for (Object row : queue) {
+        if (mine.size() < most) queue.drainTo(mine);
+        for (Object row : mine) {
             if (row == END || row == PAUSE || waiting.size() == most) break;
             waiting.add((InternalRow) row);
         }
@@ -151,7 +157,8 @@ final class Ahead extends AbstractIterator<Object> {
     /** Takes a row that the second thread has read; null when it has just paused. */
     private Object awaited() {
         try {
-            Object row = queue.poll();
+            if (mine.isEmpty()) queue.drainTo(mine);
+            Object row = mine.poll();
             inRow = row == null ? inRow + 1 : 0;
             if (row == null && tickMs > 0) {
                 row = queue.poll(tickMs, TimeUnit.MILLISECONDS);
