@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 import eagre as eg
 from eagre.errors import SettingsError
+from eagre.jvm import gateway
 from eagre.testing.harness import Record
 from eagre.waiting import wait_until
 from streams import deduplicated, payments, rolled
@@ -199,6 +200,26 @@ def test_the_same_after_interruptions(eagre_harness, tmp_path):
     with Live(eagre_harness, pipeline, tmp_path / "c") as live:
         live.send(Record({"id": -1, "card": "end", "at": rows[-1]["at"]}, key="end"))
         live.await_row("the end", id=-1)
+        results = [row for _, row in live.results() if row["id"] >= 0]
+    assert {(r["id"], r["n"], r.get("total")) for r in results} == {
+        (number, *values) for number, values in expected_of_chain(rows).items()
+    }
+
+
+def test_planning_ahead_changes_nothing(eagre_harness, tmp_path):
+    """The epoch is planned again beside itself: the results are the same, and no job is started."""
+    rows = payments(9, 60, grace=20)[:60]
+    with Live(eagre_harness, chain("op-ahead"), tmp_path / "c", "real-time", "5 seconds") as live:
+        rehearsal = gateway.rehearse(eagre_harness.spark, live.query, 6)
+        for part in range(6):
+            live.send(*keyed(rows[part * 10 : part * 10 + 10]))
+            time.sleep(1)
+        wait_until(lambda: rehearsal.left() == 0, 60, "the epoch was not planned again")
+        live.send(Record({"id": -1, "card": "end", "at": rows[-1]["at"]}, key="end"))
+        live.await_row("the end", id=-1)
+        tracker = eagre_harness.spark.sparkContext.statusTracker()
+        jobs = tracker.getJobIdsForGroup(str(live.query.runId))
+        assert len(jobs) <= live.query.lastProgress.batchId + 2
         results = [row for _, row in live.results() if row["id"] >= 0]
     assert {(r["id"], r["n"], r.get("total")) for r in results} == {
         (number, *values) for number, values in expected_of_chain(rows).items()

@@ -47,6 +47,9 @@ def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j c
 GONE_SECONDS = 2.0
 """How long a JVM that was killed may take to be gone."""
 
+REHEARSALS = 40
+"""So often the planning at the end of an epoch is done beforehand; then its code is compiled."""
+
 _shaken: set[str] = set()
 """Spark applications whose companion was found to be of this release."""
 
@@ -284,6 +287,11 @@ def _letters(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j package proxy
 def drain(spark: SparkSession, query: StreamingQuery) -> None:
     """Let the running epoch or micro-batch end and commit; start no other."""
     companion(spark, "SparkInternals").drain(_java_query(query))
+
+
+def rehearse(spark: SparkSession, query: StreamingQuery, times: int = REHEARSALS) -> Any:  # noqa: ANN401  (a py4j object)
+    """Plan the running epoch beside it a number of times: the ends of epochs are quicker then."""
+    return companion(spark, "SparkInternals").rehearse(_java_query(query), times)
 
 
 def ended(spark: SparkSession, query: StreamingQuery) -> bool:

@@ -118,6 +118,8 @@ class Run:
         except Exception as error:
             raise self.pipeline.cannot_be_built(error) from error
         query = self.query = started(writer, self.spec.mode)
+        if self.spec.mode == "real-time":
+            gateway.rehearse(self.spark, query)
         self.started = time.monotonic()
         self.parent.tell(
             "running",

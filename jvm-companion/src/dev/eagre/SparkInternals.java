@@ -82,6 +82,13 @@ public final class SparkInternals {
         return !execution(query).queryExecutionThread().isAlive();
     }
 
+    /** Has the ends of a query's epochs compiled before they come; see {@link Rehearsal}. */
+    public static Rehearsal rehearse(StreamingQuery query, int times) {
+        Rehearsal rehearsal = new Rehearsal(execution(query), times);
+        rehearsal.start();
+        return rehearsal;
+    }
+
     /** Whether a query runs in real time; the public API does not tell its trigger. */
     public static boolean realTime(StreamingQuery query) {
         return execution(query).trigger() instanceof RealTimeTrigger;
