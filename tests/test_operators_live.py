@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 import eagre as eg
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
-from eagre.testing.harness import Record
+from eagre.testing.harness import EPOCH, Record
 from eagre.waiting import wait_until
 from streams import deduplicated, payments, rolled
 from test_operators import keyed, source
@@ -58,6 +58,14 @@ class Live:
 
         wait_until(found, seconds, f"{what} did not come; there is {self.results()}")
         return found()[0]
+
+    def await_epoch(self):
+        """Wait until an epoch has ended that began after this call."""
+        begun = self.query.lastProgress
+        last = begun.batchId if begun else -1
+        wait_until(
+            lambda: (p := self.query.lastProgress) and p.batchId > last + 1, 60, "no epoch ended"
+        )
 
     def __enter__(self):
         return self
@@ -224,6 +232,44 @@ def test_planning_ahead_changes_nothing(eagre_harness, tmp_path):
     assert {(r["id"], r["n"], r.get("total")) for r in results} == {
         (number, *values) for number, values in expected_of_chain(rows).items()
     }
+
+
+def was_optimised(query):
+    """Whether Spark's optimizer looked at the plan of the running epoch."""
+    tracker = query._jsq.streamingQuery().lastExecution().tracker()  # noqa: SLF001
+    return tracker.rules().contains("org.apache.spark.sql.catalyst.optimizer.ColumnPruning")
+
+
+def test_an_epoch_takes_the_plan_of_the_one_before(eagre_harness, tmp_path):
+    rows = payments(10, 40, grace=20)[:40]
+    with Live(eagre_harness, chain("op-kept"), tmp_path / "c", "real-time", EPOCH) as live:
+        optimised = []
+        for part in range(4):
+            live.send(*keyed(rows[part * 10 : part * 10 + 10]))
+            live.await_epoch()
+            optimised.append(was_optimised(live.query))
+        live.send(Record({"id": -1, "card": "end", "at": rows[-1]["at"]}, key="end"))
+        live.await_row("the end", id=-1)
+        results = [row for _, row in live.results() if row["id"] >= 0]
+    assert not any(optimised)
+    assert {(r["id"], r["n"], r.get("total")) for r in results} == {
+        (number, *values) for number, values in expected_of_chain(rows).items()
+    }
+
+
+def test_the_current_time_is_not_kept(eagre_harness, tmp_path):
+    @eg.pipeline(source=source("op-now-in"), sink=eg.Kafka("op-now-out"), name="op-now")
+    def stamped(df):
+        return df.select("id", F.unix_millis(F.current_timestamp()).alias("now"))
+
+    with Live(eagre_harness, stamped, tmp_path / "c", "real-time", EPOCH) as live:
+        for number in range(3):
+            sent = time.time() * 1000
+            live.send(Record({"id": number, "card": "c"}))
+            _, row = live.await_row(f"row {number}", id=number)
+            assert abs(row["now"] - sent) < 15_000
+            live.await_epoch()
+        assert len({row["now"] for _, row in live.results()}) == 3
 
 
 BOUND = {

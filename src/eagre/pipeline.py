@@ -216,6 +216,10 @@ def started(writer: DataStreamWriter, mode: Mode) -> StreamingQuery:
     With timers or TTL by the wall clock Spark runs batches without rows for ever.
     """
     df = writer._df  # noqa: SLF001  (PySpark offers no public way)
+    if mode == "real-time":
+        query = writer.start()
+        gateway.keep_plan(df.sparkSession, query)
+        return query
     if mode != "available-now" or not gateway.goes_by_the_clock(df):
         return writer.start()
     conf = df.sparkSession.conf

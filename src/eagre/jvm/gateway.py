@@ -289,6 +289,11 @@ def drain(spark: SparkSession, query: StreamingQuery) -> None:
     companion(spark, "SparkInternals").drain(_java_query(query))
 
 
+def keep_plan(spark: SparkSession, query: StreamingQuery) -> None:
+    """Let each epoch be planned from the one before: only where its sources begin has changed."""
+    companion(spark, "SparkInternals").keepPlan(_java_query(query))
+
+
 def rehearse(spark: SparkSession, query: StreamingQuery, times: int = REHEARSALS) -> Any:  # noqa: ANN401  (a py4j object)
     """Plan the running epoch beside it a number of times: the ends of epochs are quicker then."""
     return companion(spark, "SparkInternals").rehearse(_java_query(query), times)

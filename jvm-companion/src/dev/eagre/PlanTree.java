@@ -2,6 +2,7 @@ package dev.eagre;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Predicate;
 import java.util.function.UnaryOperator;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
@@ -30,15 +31,20 @@ final class PlanTree {
 
     /** Puts something else in the place of each streaming source, from the top of the plan down. */
     static LogicalPlan swapped(LogicalPlan plan, UnaryOperator<LogicalPlan> swap) {
+        return replaced(plan, node -> node instanceof StreamingRelationV2 || node instanceof StreamingRelation, swap);
+    }
+
+    /** Puts something else in the place of some nodes, from the top of the plan down. */
+    static LogicalPlan replaced(LogicalPlan plan, Predicate<LogicalPlan> some, UnaryOperator<LogicalPlan> other) {
         return plan.transform(new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
             @Override
             public boolean isDefinedAt(LogicalPlan node) {
-                return node instanceof StreamingRelationV2 || node instanceof StreamingRelation;
+                return some.test(node);
             }
 
             @Override
             public LogicalPlan apply(LogicalPlan node) {
-                return swap.apply(node);
+                return other.apply(node);
             }
         });
     }

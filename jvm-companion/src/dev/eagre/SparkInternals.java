@@ -82,6 +82,11 @@ public final class SparkInternals {
         return !execution(query).queryExecutionThread().isAlive();
     }
 
+    /** Plans the epochs of a query from the one before; see {@link KeptPlan}. */
+    public static void keepPlan(StreamingQuery query) {
+        KeptPlan.install(execution(query).sparkSessionForStream());
+    }
+
     /** Has the ends of a query's epochs compiled before they come; see {@link Rehearsal}. */
     public static Rehearsal rehearse(StreamingQuery query, int times) {
         Rehearsal rehearsal = new Rehearsal(execution(query), times);

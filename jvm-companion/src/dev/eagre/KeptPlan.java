@@ -1,0 +1,179 @@
+package dev.eagre;
+
+import java.lang.reflect.Field;
+import java.util.IdentityHashMap;
+import java.util.Map;
+import java.util.function.Function;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.analysis.Analyzer;
+import org.apache.spark.sql.catalyst.optimizer.Optimizer;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.SparkDataStream;
+import org.apache.spark.sql.execution.SparkOptimizer;
+import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation;
+import org.apache.spark.sql.execution.datasources.v2.V2Writes;
+import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2;
+import org.apache.spark.sql.execution.streaming.sources.WriteToMicroBatchDataSource;
+import org.apache.spark.sql.internal.SessionState;
+import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Plans an epoch from the plan of the one before.
+ *
+ * <p>At the end of each epoch Spark analyses and optimises the whole query again, while no row is processed.
+ * From one epoch to the next only the offsets where its sources begin have changed, and the number of the
+ * epoch. Where that is so, the optimised plan of the epoch before is taken with the new offsets; where
+ * anything else differs (a plan with the current time in it, for one), Spark does as it always does.
+ *
+ * <p>Needs two private fields of the session that a query runs in; where they are not what they were in
+ * Spark 4.3, nothing is changed.
+ */
+final class KeptPlan {
+    private KeptPlan() {}
+
+    /** Lets the queries of a session keep their plans. */
+    static void install(SparkSession session) {
+        SessionState state = session.sessionState();
+        try {
+            if (state.analyzer() instanceof KeepingAnalyzer) return;
+            Field analyzer = field("analyzer");
+            Field optimizer = field("optimizer");
+            Analyzer analysing = new KeepingAnalyzer(state.analyzer());
+            Optimizer optimising = new KeepingOptimizer(state);
+            analyzer.set(state, analysing);
+            optimizer.set(state, optimising);
+        } catch (ReflectiveOperationException | RuntimeException | LinkageError error) {
+            // Another Spark: each epoch is planned from the beginning, as before.
+        }
+    }
+
+    private static Field field(String name) throws ReflectiveOperationException {
+        Field field = SessionState.class.getDeclaredField(name);
+        field.setAccessible(true);
+        return field;
+    }
+
+    /** A plan without what changes from epoch to epoch; null for one that is not an epoch's. */
+    private static LogicalPlan shape(LogicalPlan plan) {
+        if (!(plan instanceof WriteToMicroBatchDataSource root)) return null;
+        if (plan.containsPattern(TreePattern.CURRENT_LIKE())) return null;
+        LogicalPlan query = moved(root.query(), scan -> at(scan, Option.empty(), Option.empty()));
+        return written(root, query, Option.empty());
+    }
+
+    private static LogicalPlan moved(
+            LogicalPlan query, Function<StreamingDataSourceV2ScanRelation, LogicalPlan> elsewhere) {
+        return PlanTree.replaced(
+                query,
+                node -> node instanceof StreamingDataSourceV2ScanRelation,
+                node -> elsewhere.apply((StreamingDataSourceV2ScanRelation) node));
+    }
+
+    private static WriteToMicroBatchDataSource written(
+            WriteToMicroBatchDataSource root, LogicalPlan query, Option<Object> epoch) {
+        return new WriteToMicroBatchDataSource(
+                root.relation(), query, root.queryId(), root.writeOptions(), root.outputMode(), epoch);
+    }
+
+    private static StreamingDataSourceV2ScanRelation at(
+            StreamingDataSourceV2ScanRelation scan, Option<Offset> start, Option<Offset> end) {
+        return scan.copy(scan.relation(), scan.scan(), scan.output(), scan.stream(), start, end);
+    }
+
+    /** Analyses a plan of a new shape only: one that Spark's own left as it was, it leaves so again. */
+    private static final class KeepingAnalyzer extends Analyzer {
+        private final Analyzer sparks;
+        private volatile LogicalPlan known;
+
+        KeepingAnalyzer(Analyzer sparks) {
+            super(sparks.catalogManager(), sparks.sharedRelationCache(), sparks.sessionConf());
+            this.sparks = sparks;
+        }
+
+        @Override
+        public LogicalPlan executeAndCheck(LogicalPlan plan, QueryPlanningTracker tracker) {
+            if (plan.analyzed()) return plan;
+            LogicalPlan shape = shape(plan);
+            if (shape != null && shape.equals(known)) {
+                plan.setAnalyzed();
+                return plan;
+            }
+            LogicalPlan analyzed = sparks.executeAndCheck(plan, tracker);
+            known = shape != null && analyzed.equals(plan) ? shape : null;
+            return analyzed;
+        }
+
+        @Override
+        public LogicalPlan execute(LogicalPlan plan) {
+            return sparks.execute(plan);
+        }
+
+        @Override
+        public LogicalPlan executeAndTrack(LogicalPlan plan, QueryPlanningTracker tracker) {
+            return sparks.executeAndTrack(plan, tracker);
+        }
+
+        @Override
+        public void checkAnalysis(LogicalPlan plan) {
+            sparks.checkAnalysis(plan);
+        }
+
+        @Override
+        public Analyzer withCatalogManager(CatalogManager catalogs) {
+            return sparks.withCatalogManager(catalogs);
+        }
+    }
+
+    /** Optimises a plan of a new shape only. Spark calls the root's class deprecated, and its streams have no other. */
+    @SuppressWarnings("deprecation")
+    private static final class KeepingOptimizer extends SparkOptimizer {
+        private record Kept(LogicalPlan shape, LogicalPlan query) {}
+
+        private final Optimizer sparks;
+        private volatile Kept kept;
+
+        KeepingOptimizer(SessionState state) {
+            super(state.catalogManager(), state.catalog(), state.experimentalMethods());
+            sparks = state.optimizer();
+        }
+
+        @Override
+        public LogicalPlan execute(LogicalPlan plan) {
+            return sparks.execute(plan);
+        }
+
+        @Override
+        public LogicalPlan executeAndTrack(LogicalPlan plan, QueryPlanningTracker tracker) {
+            LogicalPlan shape = shape(plan);
+            Kept before = kept;
+            if (shape != null && before != null && shape.equals(before.shape)) {
+                LogicalPlan again = again((WriteToMicroBatchDataSource) plan, before.query);
+                if (again != null) return again;
+            }
+            LogicalPlan optimized = sparks.executeAndTrack(plan, tracker);
+            kept = shape != null && optimized instanceof WriteToDataSourceV2 root ? new Kept(shape, root.query()) : null;
+            return optimized;
+        }
+
+        /** The kept plan with a new epoch's offsets and number; null where its write would change the plan. */
+        private static LogicalPlan again(WriteToMicroBatchDataSource epoch, LogicalPlan kept) {
+            Map<SparkDataStream, StreamingDataSourceV2ScanRelation> now = new IdentityHashMap<>();
+            for (LogicalPlan leaf : CollectionConverters.asJava(epoch.query().collectLeaves())) {
+                if (leaf instanceof StreamingDataSourceV2ScanRelation scan) now.put(scan.stream(), scan);
+            }
+            LogicalPlan query = moved(kept, scan -> {
+                StreamingDataSourceV2ScanRelation begins = now.get(scan.stream());
+                return at(scan, begins.startOffset(), begins.endOffset());
+            });
+            return V2Writes.apply(written(epoch, query, epoch.batchId())) instanceof WriteToDataSourceV2 written
+                            && written.query() == query
+                    ? written
+                    : null;
+        }
+    }
+}
