@@ -7,20 +7,24 @@ import java.util.function.Function;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.catalyst.analysis.Analyzer;
 import org.apache.spark.sql.catalyst.optimizer.Optimizer;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.SparkDataStream;
+import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.SparkOptimizer;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.InMemoryFileIndex;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.datasources.v2.V2Writes;
 import org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2;
 import org.apache.spark.sql.execution.streaming.sources.WriteToMicroBatchDataSource;
 import org.apache.spark.sql.internal.SessionState;
 import scala.Option;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Plans an epoch from the plan of the one before.
@@ -28,7 +32,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>At the end of each epoch Spark analyses and optimises the whole query again, while no row is processed.
  * From one epoch to the next only the offsets where its sources begin have changed, and the number of the
  * epoch. Where that is so, the optimised plan of the epoch before is taken with the new offsets; where
- * anything else differs (a plan with the current time in it, for one), Spark does as it always does.
+ * anything else may differ (the current time, a table of a catalog), Spark does as it always does.
  *
  * <p>Needs two private fields of the session that a query runs in; where they are not what they were in
  * Spark 4.3, nothing is changed.
@@ -58,12 +62,24 @@ final class KeptPlan {
         return field;
     }
 
-    /** A plan without what changes from epoch to epoch; null for one that is not an epoch's. */
+    /** A plan without what changes from epoch to epoch; null for one that must be planned anew each time. */
     private static LogicalPlan shape(LogicalPlan plan) {
         if (!(plan instanceof WriteToMicroBatchDataSource root)) return null;
         if (plan.containsPattern(TreePattern.CURRENT_LIKE())) return null;
+        if (plan.containsPattern(TreePattern.PLAN_EXPRESSION())) return null;
+        if (!PlanTree.list(plan.collectLeaves()).stream().allMatch(KeptPlan::stays)) return null;
         LogicalPlan query = moved(root.query(), scan -> at(scan, Option.empty(), Option.empty()));
         return written(root, query, Option.empty());
+    }
+
+    /** Whether planning anew would find the same behind a leaf: a table of a catalog may have changed since. */
+    private static boolean stays(LogicalPlan leaf) {
+        return leaf instanceof StreamingDataSourceV2ScanRelation
+                || leaf instanceof LocalRelation
+                || leaf instanceof LogicalRDD
+                || leaf instanceof LogicalRelation table
+                        && table.relation() instanceof HadoopFsRelation files
+                        && files.location() instanceof InMemoryFileIndex;
     }
 
     private static LogicalPlan moved(
@@ -163,7 +179,7 @@ final class KeptPlan {
         /** The kept plan with a new epoch's offsets and number; null where its write would change the plan. */
         private static LogicalPlan again(WriteToMicroBatchDataSource epoch, LogicalPlan kept) {
             Map<SparkDataStream, StreamingDataSourceV2ScanRelation> now = new IdentityHashMap<>();
-            for (LogicalPlan leaf : CollectionConverters.asJava(epoch.query().collectLeaves())) {
+            for (LogicalPlan leaf : PlanTree.list(epoch.query().collectLeaves())) {
                 if (leaf instanceof StreamingDataSourceV2ScanRelation scan) now.put(scan.stream(), scan);
             }
             LogicalPlan query = moved(kept, scan -> {

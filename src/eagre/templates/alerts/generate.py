@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 TOPIC = "telemetry"
-RATE = 1_000
+RATE = 500
 SERVICES = 500
 HOSTS = 12
 ERRORS = {

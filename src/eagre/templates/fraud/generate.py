@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 TOPIC = "payments"
-RATE = 500
+RATE = 200
 CARDS = 10_000
 HOME = ("FR", "FR", "FR", "DE", "DE", "ES", "US", "BR")
 REPEATED, BROKEN, STOLEN = 0.01, 0.001, 0.002

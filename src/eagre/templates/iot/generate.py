@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 TOPIC = "readings"
-RATE = 500
+RATE = 200
 DEVICES, CHATTY = 300, 20
 SOON, FAULTY, REPEATED, BROKEN, SILENT = 0.2, 0.002, 0.01, 0.001, 0.0002
 REST = 25_000

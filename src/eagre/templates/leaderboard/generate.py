@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 TOPIC = "plays"
-RATE = 1_000
+RATE = 250
 GAMES = ("chess", "go", "tetris", "pong", "snake", "darts", "golf", "uno")
 PLAYERS = 20_000
 RANKS = 100

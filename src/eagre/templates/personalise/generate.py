@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 TOPIC = "requests"
-RATE = 500
+RATE = 200
 USERS = 2_000
 SUBJECTS = ("news", "news", "news", "sport", "sport", "games", "travel", "music")
 STRANGER, REPEATED, BROKEN = 0.05, 0.01, 0.001

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 TOPIC = "ticks"
-RATE = 500
+RATE = 200
 SYMBOLS = 200
 SOON, TURN, REPEATED, BROKEN = 0.2, 0.01, 0.01, 0.001
 
