@@ -2,6 +2,7 @@ package dev.eagre.operators;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import dev.eagre.ReadyEncoder;
 import dev.eagre.letters.Counters;
 import dev.eagre.python.Ticking;
 import java.io.DataInputStream;
@@ -179,7 +180,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         JsonNode told = told();
         pipeline = told.get("pipeline").asText();
         name = told.get("operator").asText();
-        value = getHandle().getValueState(name, Encoders.BINARY(), TTLConfig.NONE());
+        value = getHandle().getValueState(name, ReadyEncoder.of(Encoders.BINARY()), TTLConfig.NONE());
         merging = new Merging(written);
         hot = new LinkedHashMap<>(HOT, 0.75f, true) {
             @Override

@@ -1,6 +1,7 @@
 package dev.eagre.operators;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import dev.eagre.ReadyEncoder;
 import dev.eagre.operators.Aggregate.Partial;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
@@ -106,7 +107,8 @@ final class Rolling extends Operator<Rolling.Slices> {
     public void init(OutputMode outputMode, TimeMode timeMode) {
         super.init(outputMode, timeMode);
         for (int i = 0; i < windows.size(); i++) {
-            windows.get(i).older = getHandle().getValueState("slices_" + i, Encoders.BINARY(), TTLConfig.NONE());
+            windows.get(i).older = getHandle()
+                    .getValueState("slices_" + i, ReadyEncoder.of(Encoders.BINARY()), TTLConfig.NONE());
         }
     }
 

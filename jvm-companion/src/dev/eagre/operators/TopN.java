@@ -1,6 +1,7 @@
 package dev.eagre.operators;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import dev.eagre.ReadyEncoder;
 import dev.eagre.operators.Aggregate.Partial;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
@@ -82,7 +83,12 @@ final class TopN extends Operator<TopN.Boards> {
     public void init(OutputMode outputMode, TimeMode timeMode) {
         super.init(outputMode, timeMode);
         if (needsAll()) {
-            all = getHandle().getMapState("scores", Encoders.STRING(), Encoders.BINARY(), TTLConfig.NONE());
+            all = getHandle()
+                    .getMapState(
+                            "scores",
+                            ReadyEncoder.of(Encoders.STRING()),
+                            ReadyEncoder.of(Encoders.BINARY()),
+                            TTLConfig.NONE());
         }
     }
 

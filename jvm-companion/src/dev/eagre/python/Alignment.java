@@ -1,5 +1,6 @@
 package dev.eagre.python;
 
+import dev.eagre.ReadyEncoder;
 import java.nio.ByteBuffer;
 import java.util.HashMap;
 import java.util.Map;
@@ -20,7 +21,7 @@ final class Alignment {
     private final Map<ByteBuffer, Integer> remembered = new HashMap<>();
 
     Alignment(StatefulProcessorHandle handle) {
-        kept = handle.getValueState(VARIABLE, Encoders.INT(), TTLConfig.NONE());
+        kept = handle.getValueState(VARIABLE, ReadyEncoder.of(Encoders.INT()), TTLConfig.NONE());
     }
 
     void require(ByteBuffer key, int partition) {

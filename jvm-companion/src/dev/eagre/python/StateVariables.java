@@ -1,6 +1,7 @@
 package dev.eagre.python;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import dev.eagre.ReadyEncoder;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -56,14 +57,18 @@ final class StateVariables {
         TTLConfig config = ttl.isNull() ? TTLConfig.NONE() : new TTLConfig(Duration.ofMillis(ttl.asLong()));
         rows[index] = new Rows(schema);
         switch (variable.get("kind").asText()) {
-            case "value" -> states[index] = handle.getValueState(name, Encoders.row(schema), config);
-            case "list" -> states[index] = handle.getListState(name, Encoders.row(schema), config);
+            case "value" -> states[index] = handle.getValueState(name, encoder(schema), config);
+            case "list" -> states[index] = handle.getListState(name, encoder(schema), config);
             default -> {
                 StructType key = type(variable.get("key"));
                 keys[index] = new Rows(key);
-                states[index] = handle.getMapState(name, Encoders.row(key), Encoders.row(schema), config);
+                states[index] = handle.getMapState(name, encoder(key), encoder(schema), config);
             }
         }
+    }
+
+    private static ExpressionEncoder<Row> encoder(StructType type) {
+        return ReadyEncoder.of(Encoders.row(type));
     }
 
     static StructType type(JsonNode schema) {
@@ -192,11 +197,9 @@ final class StateVariables {
 
         Rows(StructType type) {
             codec = new Codec.RowCodec(type);
-            ExpressionEncoder<Row> encoder = ExpressionEncoder.apply(type);
-            ExpressionEncoder<Row> bound =
-                    encoder.resolveAndBind(encoder.resolveAndBind$default$1(), encoder.resolveAndBind$default$2());
-            serializer = bound.createSerializer();
-            deserializer = bound.createDeserializer();
+            ExpressionEncoder<Row> encoder = encoder(type);
+            serializer = encoder.createSerializer();
+            deserializer = encoder.createDeserializer();
         }
 
         void write(Row row, Wire out) {
