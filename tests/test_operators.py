@@ -318,6 +318,30 @@ def test_lookup(run_pipeline, tmp_path, seed, as_of, mode):
     assert sorted(found, key=str) == sorted(expected, key=str)
 
 
+@pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+def test_an_older_version_does_not_undo_a_deletion(run_pipeline, tmp_path, mode):
+    name = f"op-undo-{mode}"
+    prices = eg.Kafka(f"{name}-table", schema="card STRING, price INT, when TIMESTAMP")
+
+    @eg.pipeline(source=[source(f"{name}-in"), prices], sink=eg.Kafka(f"{name}-out"))
+    def look(df, table):
+        times = {"history": "1 day", "event_time": ("at", "when")}
+        found = eg.lookup(df, table, "card", as_of="event-time", deleted="price = 0", **times)
+        return found.select("id", "price")
+
+    at = "2026-01-01T00:00:{}Z".format
+    gone, older, newer = (
+        {"card": "c", "price": price, "when": at(second)}
+        for price, second in ((0, 30), (7, 20), (9, 40))
+    )
+    asked = [{"id": second, "card": "c", "at": at(second)} for second in (25, 35, 45)]
+    for change in (gone, older, newer):
+        table = {f"{name}-table": keyed([change])}
+        assert run_pipeline(look, table, mode=mode, checkpoint=tmp_path) == []
+    found = run_pipeline(look, keyed(asked), mode=mode, checkpoint=tmp_path)
+    assert {row["id"]: row.get("price") for row in found} == {25: 7, 35: None, 45: 9}
+
+
 def version(changes, row, as_of):
     """What the table says of a row."""
     best, valid = None, None

@@ -52,7 +52,8 @@ def lookup(  # noqa: PLR0913  (each has a default)
         wait: How long a row waits for its key to come into the table, by the wall clock: at a first
             start both topics are read at once.
         history: For ``event-time``, how much older than its key's newest a row may be. One that is
-            older is late: it is given without a match and counted; such a change is left out.
+            older is late: it is given without a match and counted; such a change is left out. A
+            deletion is remembered for as long, and an older change does not undo it.
         ttl: How long after its last change or use a key is kept; for ever if not given, so that the
             state is as large as the table.
         event_time: The timestamp column of both, or of each; if not given the watermark's, else the

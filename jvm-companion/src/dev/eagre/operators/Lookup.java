@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.TreeMap;
 import org.apache.spark.sql.Row;
 
@@ -144,17 +145,28 @@ final class Lookup extends Operator<Lookup.Versions> {
             give(state, one.at, one.row, out);
             return true;
         });
+        if (isDeleted(state) && trusted(deletionEnds(state)) <= now) state.versions.clear();
     }
 
     @Override
     long due(Versions state) {
-        return state.waiting.stream().mapToLong(one -> one.touched + waitsMs).min().orElse(super.due(state));
+        long idle = isDeleted(state) ? Math.min(deletionEnds(state), super.due(state)) : super.due(state);
+        return state.waiting.stream().mapToLong(one -> one.touched + waitsMs).min().orElse(idle);
+    }
+
+    /** Whether all that is known of the key is that it was deleted. */
+    private static boolean isDeleted(Versions state) {
+        return !state.versions.isEmpty() && state.versions.values().stream().allMatch(Objects::isNull);
+    }
+
+    /** A deletion is remembered as long as an older version may still come, and would be taken for the latest. */
+    private long deletionEnds(Versions state) {
+        return state.touched + history / 1000;
     }
 
     @Override
     boolean isNothing(Versions state) {
-        boolean gone = state.versions.size() <= 1 && state.versions.values().stream().allMatch(v -> v == null);
-        return gone && state.waiting.isEmpty();
+        return state.waiting.isEmpty() && (state.versions.isEmpty() || !versioned && isDeleted(state));
     }
 
     @Override
