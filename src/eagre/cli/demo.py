@@ -42,7 +42,7 @@ Figures = dict[str, Any]
 @click.option("--seconds", default=30.0, show_default=True, help="Measured, for each mode.")
 @click.option("--rate", type=float, help="Records per second. [default: the use case's own]")
 @click.option("--every", default=REAL_TIME_EVERY, show_default=True, help="The real-time epoch.")
-@click.option("--warmup", default=30.0, show_default=True, help="Seconds before the measurement.")
+@click.option("--warmup", default=40.0, show_default=True, help="Seconds before the measurement.")
 @click.option("--json", "target", metavar="FILE", help="Write the result as JSON (- for stdout).")
 @page_options
 def demo(
