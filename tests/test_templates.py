@@ -69,7 +69,7 @@ def test_a_picture_shows_every_topic_and_asks_for_nothing_from_outside(use_case)
 
 def test_the_leaderboard_is_asked_for_every_play():
     """A play of the measured time is judged by those before it."""
-    what = load("leaderboard", 20.0)
+    what = load("leaderboard", 80.0)
     at = [what.due_us(n) for n in (0, 10_000, 20_000)]
     early, late = what.expected(at[0], at[1]), what.expected(at[1], at[2])
     assert early | late == what.expected(at[0], at[2])
@@ -90,7 +90,7 @@ class Result:
 
 
 def test_an_event_is_answered_by_all_its_results():
-    what = load("leaderboard")
+    what = load("leaderboard", 20.0)
     until = what.due_us(3000)
     measurement = Measurement(what, "boards", {0: 0}, what.due_us(2000), until, source_begin=7)
     judge = measurement.judge()
