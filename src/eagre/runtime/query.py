@@ -233,9 +233,10 @@ class Run:
         """
         if not self.ledger or not self.outputs or batch <= self.ledger.marks[-1].after:
             return
+        if not self.ledger.passed(self.checkpoint.committed()[1]):
+            return
         ends = {**results, **self.outputs.letters()}
-        committed, position = self.checkpoint.committed()
-        if committed == batch and self.ledger.passed(position):
+        if self.checkpoint.last_commit() == batch:
             self.ledger.mark(batch, ends)
 
 
