@@ -500,6 +500,7 @@ def test_operators_are_compared_with_the_count_of_the_same_run(monkeypatch, tmp_
 
     def measure(chosen, system):
         asked.append((chosen.name, system.name))
+        assert chosen.warmup == 90
         wrong = system.name == "eagre-lookup"
         told = {"wrong": 1, "problems": ["1 results were wrong"]} if wrong else {}
         return figures(medians[system.name].pop(0), **told)

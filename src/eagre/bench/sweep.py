@@ -44,6 +44,8 @@ TITLES = {
 LEAST_SECONDS = 30.0
 BOUNDARIES = 2
 LEAST_WARMUP = 30.0
+OPERATORS_WARMUP = 90.0
+"""Unless another is stated: a minute goes into compiling an operator's code, on two cores."""
 EPOCHS_MEASURED = 21
 """Of the boundaries: so that 20 of them are inside."""
 SIDE_BY_SIDE = ("eagre", "flink")
@@ -120,13 +122,15 @@ class Sweep:
         if self.kind == "boundary":
             yield from self._side_by_side()
             return
-        chosen = self._options.applied(self._names[0])
         if self.kind == "operators":
-            yield Point(BASELINES[self.kind], system("eagre"), chosen)
+            warm = self._options
+            if warm.warmup is None:
+                warm = replace(warm, warmup=OPERATORS_WARMUP)
+            yield Point(BASELINES[self.kind], system("eagre"), warm.applied(self._names[0]))
             for operator in map(OPERATORS.__getitem__, self._values):
-                own = self._options.applied(operator.workloads[0])
-                yield Point(operator.variant, operator, own)
+                yield Point(operator.variant, operator, warm.applied(operator.workloads[0]))
             return
+        chosen = self._options.applied(self._names[0])
         if self.kind == "trigger":
             batch = system("spark-micro-batch")
             for value in self._values:

@@ -180,6 +180,7 @@ def sweep(
     costs in time and in rows that come again.
 
     operators: each operator on a workload of its own, against eagre on count in the same run.
+    The warm-up takes 90 s unless --warmup says another.
 
     boundary: eagre and flink with epochs of 10 s: how long a row waits around the end of one. The
     warm-up takes at least 30 s, the measurement at least 21 epochs.

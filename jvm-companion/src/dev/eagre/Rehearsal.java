@@ -3,6 +3,7 @@ package dev.eagre;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.CommandExecutionMode;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
 import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.runtime.WatermarkPropagator;
@@ -26,12 +27,16 @@ public final class Rehearsal extends Thread {
     private static final long LEAST_REST_MS = 100;
 
     private final StreamExecution query;
+    private final long leastRestMs;
     private volatile int left;
 
+    /** Of a query that runs in real time; where its epochs are long, the times fill the first half of one. */
     Rehearsal(StreamExecution query, int times) {
         super("eagre-rehearsal");
         setDaemon(true);
         this.query = query;
+        long epochMs = query.trigger() instanceof RealTimeTrigger trigger ? trigger.batchDurationMs() : 0;
+        leastRestMs = Math.max(LEAST_REST_MS, epochMs / 2 / times);
         left = times;
     }
 
@@ -51,7 +56,7 @@ public final class Rehearsal extends Thread {
                     left--;
                 }
                 long tookMs = (System.nanoTime() - begin) / 1_000_000;
-                Thread.sleep(Math.max(LEAST_REST_MS, REST * tookMs));
+                Thread.sleep(Math.max(leastRestMs, REST * tookMs));
             }
         } catch (Exception | LinkageError error) {
             // The ends of the epochs themselves are the rehearsal then.
