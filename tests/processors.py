@@ -1,5 +1,7 @@
 """Stateful processors for the tests; a module of its own, so that Spark's workers can import it."""
 
+import time
+
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
@@ -159,3 +161,15 @@ class Rings(StatefulProcessor):
 
     def close(self):
         pass
+
+
+class Dated(Simple):
+    """Says when it was opened."""
+
+    def init(self, handle):
+        super().init(handle)
+        self.began = time.time_ns()
+
+    def handleInputRows(self, key, rows, timerValues):
+        for row in rows:
+            yield key[0], row.n, str(self.began), [], {}

@@ -16,7 +16,7 @@ import processors
 from conftest import kill_children, processes_of
 from eagre.errors import SettingsError
 from eagre.waiting import wait_until
-from processors import OUTPUT, Everything, Inherits, Leaves, Rings, Simple
+from processors import OUTPUT, Dated, Everything, Inherits, Leaves, Rings, Simple
 
 SCHEMA = "key STRING, n INT, do STRING"
 EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
@@ -182,6 +182,17 @@ def test_state_goes_from_mode_to_mode(run_pipeline, tmp_path):
     for mode in ("micro-batch", "real-time", "available-now", "real-time"):
         last = run_pipeline(counted, rows, mode=mode, checkpoint=tmp_path / "c")
     assert last[-1]["total"] == 4 * sum(range(5))
+
+
+def test_each_run_opens_its_processors(run_pipeline, tmp_path):
+    dated = pipeline("dated", Dated())
+    rows = [{"key": "k", "n": i, "do": "add"} for i in range(3)]
+    opened = [
+        {row["text"] for row in run_pipeline(dated, rows, mode=mode, checkpoint=tmp_path / "c")}
+        for mode in ("real-time", "available-now", "micro-batch", "available-now")
+    ]
+    assert [len(of_a_run) for of_a_run in opened] == [1] * 4
+    assert len(set.union(*opened)) == 4
 
 
 def test_results_carry_the_origin_of_their_row(run_in_both_modes):

@@ -105,6 +105,8 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         inputs = new Codec.RowCodec(input);
         ObjectNode told = options.forWorker();
         told.setAll(spec);
+        // A worker that another run has opened is not taken over: what it remembers is of that run.
+        told.put("run", getHandle().getQueryInfo().getRunId().toString());
         told.putArray("names").add(label);
         told.set("key", Options.JSON.readTree(key.json()));
         told.putArray("arguments").add(Options.JSON.readTree(input.json()));
