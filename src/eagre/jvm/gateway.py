@@ -299,6 +299,36 @@ def rehearse(spark: SparkSession, query: StreamingQuery, times: int = REHEARSALS
     return companion(spark, "SparkInternals").rehearse(_java_query(query), times)
 
 
+def bookmarkable(df: DataFrame) -> bool:
+    """Tell whether a real-time query over these rows can do with bookmarks instead of epochs."""
+    return bool(companion(df.sparkSession, "Bookmarks").fits(df._jdf))  # noqa: SLF001
+
+
+class Bookmarks:
+    """Asks a running query how far it has delivered, while its epoch goes on."""
+
+    def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
+        self._java = companion(spark, "SparkInternals").bookmarks(_java_query(query))
+
+    def ask(self) -> None:
+        """Ask for a bookmark; it is there when the producers have sent what they hold."""
+        self._java.ask()
+
+    def close(self, wait_seconds: float) -> bool:
+        """Let no further row in, and ask once those that are in are done; tell if they were."""
+        return bool(self._java.close(int(wait_seconds * 1000)))
+
+    @property
+    def under_way(self) -> bool:
+        """Whether what was asked for is not there yet."""
+        return bool(self._java.underWay())
+
+    def answer(self) -> dict[str, Any] | None:
+        """Give what was asked for; None where there is nothing to be said."""
+        told = str(self._java.answer())
+        return json.loads(told) if told else None
+
+
 def ended(spark: SparkSession, query: StreamingQuery) -> bool:
     """Tell whether the query's thread is over; ``isActive`` is false as soon as a drain began."""
     return bool(companion(spark, "SparkInternals").ended(_java_query(query)))

@@ -84,13 +84,30 @@ def run(spec: RunSpec, parent: Parent) -> None:
     if spec.check:
         parent.tell("phase", text="checking the plan")
         _require_sound(spark, pipeline, spec, brokers, str(checkpoint.path), parent)
+    while _ran(spark, pipeline, spec, brokers, checkpoint, parent):
+        parent.say("starting the query anew, with all partitions")
+
+
+def _ran(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    spec: RunSpec,
+    brokers: str | None,
+    checkpoint: Checkpoint,
+    parent: Parent,
+) -> bool:
+    """Run the query to its end; tell whether it is to be started anew.
+
+    Raises:
+        EagreError: Topics or checkpoint are not as they must be, or the query failed.
+    """
     parent.tell("phase", text="preparing topics and checkpoint")
     ground = prepare(
         pipeline, brokers, checkpoint, mode=spec.mode, start=spec.start, say=parent.say
     )
     query = Run(spark, pipeline, spec, ground, checkpoint, parent)
     try:
-        query.until_end(query.start(brokers))
+        return query.until_end(query.start(brokers))
     except EagreError:
         raise
     except Exception as error:

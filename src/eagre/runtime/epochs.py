@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -49,4 +50,17 @@ def described(progress: StreamingQueryProgress) -> dict[str, Any]:
             ),
             "commit_ms": sum(one.commitTimeMs for one in operators),
         },
+    }
+
+
+def bookmarked(began: float, ended: float, rows: int) -> dict[str, Any]:
+    """Say what an epoch was that ended with a bookmark: without state, and without a stop."""
+    took = int((time.time() - ended) * 1000)
+    counts = ("operators", "keys", "changed", "memory_bytes", "disk_bytes", "commit_ms")
+    return {
+        "began": began,
+        "ended": ended,
+        "rows": rows,
+        "phases": {"bookmark": took},
+        "state": dict.fromkeys(counts, 0),
     }

@@ -6,23 +6,26 @@ import re
 import time
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eagre.config import interval_ms
-from eagre.delivery import Checkpoint, Ledger, Outputs, Quarantine, begin
+from eagre.delivery import Checkpoint, Ledger, Outputs, Quarantine, adopt, begin
 from eagre.delivery.quarantine import DEATHS
-from eagre.errors import EagreError, PipelineFailed
+from eagre.errors import BrokerError, EagreError, PipelineFailed
 from eagre.jvm import gateway
-from eagre.pipeline import Pipeline, started
+from eagre.pipeline import Pipeline, started, trigger
 from eagre.runtime.about import about, graph
+from eagre.runtime.bookmarks import CLOSE_SECONDS, EPOCH, Bookmarks
 from eagre.runtime.epochs import Epochs
 from eagre.runtime.watchdog import Watchdog
 from eagre.sinks import Database
+from eagre.sources import Kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from eagre.broker.topics import Offsets
     from eagre.runtime.ground import Ground
@@ -52,6 +55,7 @@ class Run:
     ledger: Ledger | None = None
     outputs: Outputs | None = None
     query: StreamingQuery | None = None
+    bookmarks: Bookmarks | None = None
     _silent: bool = False
     _drawn: bool = False
     _epochs: Epochs = field(default_factory=Epochs)
@@ -117,9 +121,14 @@ class Run:
             raise
         except Exception as error:
             raise self.pipeline.cannot_be_built(error) from error
+        bookmarked = self._bookmarkable(writer)
+        if bookmarked:
+            writer = writer.trigger(**trigger("real-time", EPOCH))
         query = self.query = started(writer, self.spec.mode)
         if self.spec.mode == "real-time":
             gateway.rehearse(self.spark, query)
+        if bookmarked:
+            self.bookmarks = self._bookmarks(query)
         self.started = time.monotonic()
         self.parent.tell(
             "running",
@@ -131,8 +140,36 @@ class Run:
         )
         return query
 
-    def until_end(self, query: StreamingQuery) -> None:
-        """Report every second until the query ends, by itself or after an order to drain."""
+    def _bookmarkable(self, writer: DataStreamWriter) -> bool:
+        """Tell whether bookmarks can stand for the ends of epochs: no row waits for one then."""
+        topics = [topic for source in self.pipeline.sources for topic in source.topics]
+        return (
+            self.spec.mode == "real-time"
+            and isinstance(self.pipeline.sink, Kafka)
+            and len(topics) == len(set(topics))
+            and gateway.bookmarkable(writer._df)  # noqa: SLF001  (PySpark offers no public way)
+        )
+
+    def _bookmarks(self, query: StreamingQuery) -> Bookmarks:
+        return Bookmarks(
+            gateway.Bookmarks(self.spark, query),
+            self.checkpoint,
+            self._every_ms() / 1000,
+            self.ground.position,
+            self.ledger,
+            self._ends,
+        )
+
+    def _ends(self) -> Offsets:
+        """Where the output of exactly once ends now."""
+        return {**self.outputs.results(), **self.outputs.letters()} if self.outputs else {}
+
+    def until_end(self, query: StreamingQuery) -> bool:
+        """Report every second until the query ends, by itself or after an order to drain.
+
+        Returns:
+            Whether it is to be started anew: a source has more partitions than it began with.
+        """
         behind = self.ground.behind(self.pipeline.sources)
         catching_up = behind >= LARGE_LAG
         if catching_up:
@@ -142,15 +179,17 @@ class Run:
         while not self._over(query):
             if self.parent.draining.is_set() and not drained:
                 drained = True
-                self.parent.tell("draining", within_ms=self._every_ms())
-                gateway.drain(self.spark, query)
+                self._drain(query)
+            elif self.bookmarks and watchdog.grown:
+                self._close(query)
+                return True
             vitals = self._vitals()
             behind_by = {gateway.place(name): lag for name, lag in vitals.lag.items()}
             progress = query.lastProgress
             lag = self._lag(progress, behind_by)
-            epochs = progress.batchId + 1 if progress else 0
-            written = self._written(epochs - 1)
+            written = self._written(progress.batchId if progress else -1)
             self._report(query, progress)
+            epochs = self._epochs_done(progress)
             told = {**asdict(vitals), "at": time.time()}
             late = gateway.row_counts(self.spark).get(f"{self.pipeline.name}/late", 0)
             self.parent.tell(
@@ -162,10 +201,33 @@ class Run:
                 self.parent.say(self._caught_up(behind))
         progress = query.lastProgress
         self._report(query, progress)
-        epochs = progress.batchId + 1 if progress else 0
-        written = self._written(epochs - 1)
+        written = self._written(progress.batchId if progress else -1)
+        epochs = self._epochs_done(progress)
         self.parent.tell("ended", drained=drained, written=written, epochs=epochs)
         self.spark.stop()
+        return False
+
+    def _drain(self, query: StreamingQuery) -> None:
+        """Let what is in work end and be committed, and then the query."""
+        if self.bookmarks:
+            self.parent.tell("draining", within_ms=int(CLOSE_SECONDS * 1000))
+            self._close(query)
+        else:
+            self.parent.tell("draining", within_ms=self._every_ms())
+            gateway.drain(self.spark, query)
+
+    def _close(self, query: StreamingQuery) -> None:
+        """End a query with bookmarks after a last one."""
+        if self.bookmarks and not self.bookmarks.close():
+            self.parent.say("the last results could not be made sure of: they may be repeated once")
+        query.stop()
+        adopt(self.checkpoint)
+
+    def _epochs_done(self, progress: StreamingQueryProgress | None) -> int:
+        """How many commits there are, bookmarks among them."""
+        if self.bookmarks:
+            return self.ground.resumed + 1 + self.bookmarks.made
+        return progress.batchId + 1 if progress else 0
 
     def _over(self, query: StreamingQuery) -> bool:
         """Wait a second for the end; in one call, since the stream needs the cores."""
@@ -200,6 +262,18 @@ class Run:
                 self.parent.tell("graph", stages=stages)
         for epoch in self._epochs.new(query, progress) if progress else ():
             self.parent.tell("epoch", **epoch)
+        bookmarked = self._bookmarked()
+        if bookmarked:
+            self.parent.tell("epoch", batch=self._epochs_done(progress) - 1, **bookmarked)
+
+    def _bookmarked(self) -> dict[str, Any] | None:
+        """Look after the bookmarks, as long as the brokers answer and no row is kept back."""
+        if not self.bookmarks or self._silent or self.parent.draining.is_set():
+            return None
+        try:
+            return self.bookmarks.look()
+        except BrokerError:
+            return None
 
     def _lag(
         self, progress: StreamingQueryProgress | None, lags: dict[tuple[str, int], int]

@@ -30,12 +30,14 @@ class Watchdog:
         topics: The sources' cluster.
         ids: The id and the number of partitions of each source topic, as the run began.
         tell: Hears ``stalled`` with a reason, ``flows``, and notes.
+        grown: Whether a source has more partitions than it began with.
     """
 
     topics: Topics
     ids: Mapping[str, tuple[str, int]]
     tell: Callable[..., None]
     clock: Callable[[], float] = time.monotonic
+    grown: bool = field(default=False, init=False)
     _looked: float = field(default=0.0, init=False)
     _moved: float | None = field(default=None, init=False)
     _seen: tuple[int | None, int] = field(default=(None, 0), init=False)
@@ -101,6 +103,7 @@ class Watchdog:
             if found[name].id != id_:
                 raise self._gone(name, "deleted and made anew")
             if found[name].partitions > partitions:
+                self.grown = True
                 self._once(
                     f"topic {name!r} grew from {partitions} to {found[name].partitions} "
                     "partitions; they are read from the next epoch on"

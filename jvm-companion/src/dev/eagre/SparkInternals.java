@@ -19,6 +19,7 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanExecBase;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator;
+import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
 import org.apache.spark.sql.execution.streaming.runtime.TERMINATED$;
@@ -92,6 +93,11 @@ public final class SparkInternals {
         Rehearsal rehearsal = new Rehearsal(execution(query), times);
         rehearsal.start();
         return rehearsal;
+    }
+
+    /** Says how far a query has delivered while its epoch goes on; see {@link Bookmarks}. */
+    public static Bookmarks bookmarks(StreamingQuery query) {
+        return new Bookmarks((MicroBatchExecution) execution(query));
     }
 
     /** Whether a query runs in real time; the public API does not tell its trigger. */

@@ -6,7 +6,7 @@ import java.util.concurrent.CompletableFuture;
 import org.apache.spark.SparkException;
 
 /** The dead letters of one task. Another thread writes them; the task waits for it at its end. */
-final class Letters {
+public final class Letters {
     private static final int MOST_UNFLUSHED = 1000;
     private static final long MOST_BYTES = 16 << 20;
 
@@ -40,6 +40,11 @@ final class Letters {
             await(sent.poll());
         }
         bytes = 0;
+    }
+
+    /** Waits until what any task of this JVM has sent so far is settled; false if a letter was ever lost. */
+    public static boolean settled() {
+        return Outbox.settled();
     }
 
     private static void await(CompletableFuture<Void> one) {

@@ -33,6 +33,8 @@ final class Outbox {
     private final LinkedBlockingQueue<Order> queue = new LinkedBlockingQueue<>();
     private final Set<String> known = ConcurrentHashMap.newKeySet();
     private final Originals originals;
+    private CompletableFuture<Void> last = CompletableFuture.completedFuture(null);
+    private volatile boolean lost;
     private Object producer;
 
     /** A letter on its way; {@code lost} says why a part of its record is missing. */
@@ -71,10 +73,29 @@ final class Outbox {
     }
 
     /** Takes a letter; the answer is there when the cluster has it. */
-    CompletableFuture<Void> send(String pipeline, String source, String topic, Letter letter) {
+    synchronized CompletableFuture<Void> send(String pipeline, String source, String topic, Letter letter) {
         Order order = new Order(pipeline, source, topic, letter);
+        order.done.whenComplete((done, error) -> lost |= error != null);
         queue.add(order);
+        last = order.done;
         return order.done;
+    }
+
+    /** Waits until every letter so far is settled, which goes in their order; false if any was lost. */
+    static boolean settled() {
+        boolean kept = true;
+        for (Outbox outbox : OPEN.values()) {
+            kept &= outbox.kept();
+        }
+        return kept;
+    }
+
+    private boolean kept() {
+        CompletableFuture<Void> awaited;
+        synchronized (this) {
+            awaited = last;
+        }
+        return failure(awaited) == null && !lost;
     }
 
     private void work() {

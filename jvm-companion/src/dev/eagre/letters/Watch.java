@@ -1,5 +1,6 @@
 package dev.eagre.letters;
 
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -20,6 +21,9 @@ public final class Watch {
     private static final List<String> SURROUNDINGS =
             List.of("org.apache.kafka.", "java.net.", "java.util.concurrent.", "org.apache.hadoop.", "org.rocksdb.",
                     "org.apache.spark.shuffle.");
+    private static final String READER = "org.apache.spark.sql.kafka010.KafkaBatchPartitionReader";
+
+    private static volatile boolean closed;
 
     private final Suspects suspects;
     private final Map<Thread, Note> notes = new ConcurrentHashMap<>();
@@ -29,7 +33,8 @@ public final class Watch {
     public static final class Note {
         private UTF8String topic = UTF8String.EMPTY_UTF8;
         private int partition;
-        private long offset;
+        private volatile long offset = -1;
+        private volatile boolean held;
 
         /** Where that row comes from. */
         Position position() {
@@ -40,6 +45,34 @@ public final class Watch {
             if (!topic.equals(this.topic)) this.topic = topic.copy();
             this.partition = partition;
             this.offset = offset;
+        }
+
+        /** Keeps the row that was just noted for as long as no more are wanted. */
+        void hold() {
+            if (!closed) return;
+            held = true;
+            try {
+                synchronized (TASKS) {
+                    while (closed) TASKS.wait();
+                }
+            } catch (InterruptedException killed) {
+                throw new TaskKilledException();
+            }
+            held = false;
+        }
+
+        /** Whether every row up to this one is done: its thread waits for the next. */
+        private boolean reads(Thread thread) {
+            long before = offset;
+            for (StackTraceElement frame : thread.getStackTrace()) {
+                if (frame.getClassName().equals(READER)) return before == offset;
+            }
+            return false;
+        }
+
+        private Position next(Thread thread) {
+            if (held) return position();
+            return offset >= 0 && reads(thread) ? new Position(topic.toString(), partition, offset + 1) : null;
         }
     }
 
@@ -77,6 +110,41 @@ public final class Watch {
         Watch watch = here();
         Note note = watch == null ? null : watch.notes.get(Thread.currentThread());
         return note == null ? null : note.position();
+    }
+
+    /**
+     * The rows that tasks of this JVM took last from their partitions. Where each row is worked off before the
+     * next one is taken, all rows before them are done.
+     */
+    public static List<Position> taken() {
+        List<Position> taken = new ArrayList<>();
+        for (Watch watch : TASKS.values()) {
+            for (Note note : watch.notes.values()) {
+                if (note.offset >= 0) taken.add(note.position());
+            }
+        }
+        return taken;
+    }
+
+    /** From now on tasks keep the next row that they take; or no longer. */
+    public static void close(boolean wanted) {
+        synchronized (TASKS) {
+            closed = wanted;
+            TASKS.notifyAll();
+        }
+    }
+
+    /** The rows that tasks will take next, once each of them keeps one or waits for it; null before. */
+    public static List<Position> next() {
+        List<Position> next = new ArrayList<>();
+        for (Watch watch : TASKS.values()) {
+            for (Map.Entry<Thread, Note> one : watch.notes.entrySet()) {
+                Position position = one.getValue().next(one.getKey());
+                if (position == null) return null;
+                next.add(position);
+            }
+        }
+        return next;
     }
 
     /** The thread that asks has failed, and another one will tell. */

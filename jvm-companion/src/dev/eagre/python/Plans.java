@@ -169,6 +169,12 @@ public final class Plans {
         return found;
     }
 
+    /** Whether any part of a plan calls Python functions. */
+    public static boolean callsPython(LogicalPlan plan) {
+        return !innermost(plan).isEmpty()
+                || CollectionConverters.asJava(plan.children()).stream().anyMatch(Plans::callsPython);
+    }
+
     private static boolean collect(Expression expression, List<PythonFunction> found) {
         boolean inner = false;
         for (Expression child : CollectionConverters.asJava(expression.children())) {
