@@ -260,3 +260,8 @@ class Topics:
                 f"{what}: {error.args[0].str()}",
                 data={"kafka_error": error.args[0].name()},
             ) from None
+
+
+def offsets_of(parsed: dict[str, dict[str, int]]) -> Offsets:
+    """Read offsets from JSON, whose keys are text."""
+    return {t: {int(p): int(o) for p, o in partitions.items()} for t, partitions in parsed.items()}

@@ -1,6 +1,6 @@
 """What makes delivery dependable: checkpoints bound to what they were made with, exactly once."""
 
-from eagre.delivery.bookmark import Bookmark, adopt
+from eagre.delivery.bookmark import Bookmark
 from eagre.delivery.checkpoint import Binding, Checkpoint
 from eagre.delivery.exactly import Outputs, begin
 from eagre.delivery.ledger import Ledger
@@ -13,6 +13,5 @@ __all__ = [
     "Ledger",
     "Outputs",
     "Quarantine",
-    "adopt",
     "begin",
 ]

@@ -16,7 +16,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eagre.broker.topics import offsets_of
 from eagre.config import state_dir
+from eagre.delivery.bookmark import BOOKMARK, Bookmark
+from eagre.delivery.ledger import Ledger
 from eagre.errors import CheckpointError
 from eagre.files import write_whole
 
@@ -133,6 +136,44 @@ class Checkpoint:
         batch = self.last_commit()
         return batch, self._batch_offsets(batch) if batch >= 0 else {}
 
+    def bookmark(self) -> Bookmark | None:
+        """Read its bookmark, where there is one for the epoch after the last commit.
+
+        Raises:
+            CheckpointError: It is there and cannot be read.
+        """
+        path = self.path / BOOKMARK
+        try:
+            found = Bookmark.read(path) if path.exists() else None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(
+                "CHECKPOINT_BROKEN",
+                f"{path} cannot be read ({error}).",
+                hint="restore it from a copy. Without it, remove the file: the next run repeats "
+                "what came since the last commit, at most an hour.",
+            ) from None
+        return found if found and found.batch == self.last_commit() + 1 else None
+
+    def reached(self) -> Offsets:
+        """Give the source offsets that the next run goes on from; none before the first commit."""
+        bookmark = self.bookmark()
+        return bookmark.position if bookmark else self.committed()[1]
+
+    def adopt(self) -> None:
+        """Put a bookmark into Spark's logs, as if its epoch had ended there.
+
+        The caller holds the lock, and no query runs. A kill in between leaves the bookmark to be
+        put there again.
+        """
+        bookmark = self.bookmark()
+        if bookmark:
+            ledger = Ledger.read(self.path)
+            if ledger.marks:
+                ledger.mark(bookmark.batch - 1, bookmark.ends)
+            for log, entry in (("offsets", bookmark.offsets), ("commits", bookmark.commit)):
+                write_whole(self.path / log / str(bookmark.batch), entry, durable=True)
+        (self.path / BOOKMARK).unlink(missing_ok=True)
+
     def unfinished(self) -> list[Path]:
         """Files that a kill in the middle of the very first commit left behind.
 
@@ -169,7 +210,7 @@ class Checkpoint:
         """Say what the checkpoint holds, for people and as JSON."""
         if not self.exists:
             raise self._missing()
-        batch, offsets = self.committed()
+        batch, offsets = self.last_commit(), self.reached()
         binding = self.binding()
         return {
             "path": str(self.path),
@@ -313,8 +354,3 @@ class Checkpoint:
             f"checkpoint {self.path} is broken: {name} cannot be read ({error}).",
             hint=_REPAIR.format(path=self.path),
         )
-
-
-def offsets_of(parsed: dict[str, dict[str, int]]) -> Offsets:
-    """Read offsets from JSON, whose keys are text."""
-    return {t: {int(p): int(o) for p, o in partitions.items()} for t, partitions in parsed.items()}

@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eagre.broker.topics import offsets_of
 from eagre.config import counted
-from eagre.delivery.checkpoint import offsets_of
 from eagre.delivery.ledger import Ledger
 from eagre.errors import BrokerError, CheckpointError
 from eagre.jvm import gateway

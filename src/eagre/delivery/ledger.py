@@ -7,7 +7,7 @@ import secrets
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from eagre.delivery.checkpoint import offsets_of
+from eagre.broker.topics import offsets_of
 from eagre.errors import CheckpointError
 from eagre.files import write_whole
 

@@ -205,7 +205,7 @@ def see_checkpoint(location: str | None) -> tuple[CheckpointFacts | None, list[s
             path=facts.path,
             file_system=facts.file_system,
             pipeline=binding.pipeline if binding else "",
-            offsets=checkpoint.committed()[1] or begun,
+            offsets=checkpoint.reached() or begun,
             settings=checkpoint.settings(),
             commit_version=checkpoint.commit_version(),
             stateful=checkpoint.stateful,

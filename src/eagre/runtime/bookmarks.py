@@ -87,10 +87,10 @@ class Bookmarks:
         asked, self._asked = self._asked, None
         if asked is None or (answer := self.query.answer()) is None:
             return None
-        bookmark = Bookmark.told({**answer, "ends": self._ends})
+        bookmark = Bookmark.of({**answer, "ends": self._ends})
         if self.ledger and not self.ledger.passed(bookmark.position):
             return None
-        bookmark.keep(self.checkpoint)
+        bookmark.keep(self.checkpoint.path)
         began, self._began = self._began, asked
         rows, self.position = bookmark.rows_since(self.position), bookmark.position
         self.made += 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eagre.broker import Topic, Topics
 from eagre.config import counted, timestamp_ms
-from eagre.delivery import Binding, Checkpoint, adopt
+from eagre.delivery import Binding, Checkpoint
 from eagre.errors import BrokerError, CheckpointError, SettingsError
 from eagre.sources import Kafka
 
@@ -76,7 +76,7 @@ def prepare(
             checkpoint is broken or belongs to something else.
     """
     topics = Topics(_one_cluster(pipeline, brokers))
-    adopt(checkpoint)
+    checkpoint.adopt()
     batch, committed = checkpoint.committed()
     sources = _existing(topics, pipeline.sources, say)
     outputs = None

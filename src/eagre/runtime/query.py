@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eagre.config import interval_ms
-from eagre.delivery import Checkpoint, Ledger, Outputs, Quarantine, adopt, begin
+from eagre.delivery import Checkpoint, Ledger, Outputs, Quarantine, begin
 from eagre.delivery.quarantine import DEATHS
 from eagre.errors import BrokerError, EagreError, PipelineFailed
 from eagre.jvm import gateway
@@ -221,7 +221,7 @@ class Run:
         if self.bookmarks and not self.bookmarks.close():
             self.parent.say("the last results could not be made sure of: they may be repeated once")
         query.stop()
-        adopt(self.checkpoint)
+        self.checkpoint.adopt()
 
     def _epochs_done(self, progress: StreamingQueryProgress | None) -> int:
         """How many commits there are, bookmarks among them."""

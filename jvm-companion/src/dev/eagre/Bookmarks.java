@@ -80,7 +80,7 @@ public final class Bookmarks {
 
     /** Asks for a bookmark; it takes as long as the producers need to send what they hold. */
     public void ask() {
-        ask(Watch::taken);
+        ask(Watch::reached);
     }
 
     /**
@@ -96,7 +96,7 @@ public final class Bookmarks {
             Thread.sleep(LOOK_AGAIN_MS);
             next = Watch.next();
         }
-        List<Position> last = next == null ? Watch.taken() : next;
+        List<Position> last = next == null ? Watch.reached() : next;
         ask(() -> last);
         return next != null;
     }

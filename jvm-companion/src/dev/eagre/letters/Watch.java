@@ -113,17 +113,18 @@ public final class Watch {
     }
 
     /**
-     * The rows that tasks of this JVM took last from their partitions. Where each row is worked off before the
-     * next one is taken, all rows before them are done.
+     * The rows that tasks of this JVM have in work, each the last one taken from its partition, or will take next
+     * if they have none. Where each row is worked off before the next one is taken, all rows before are done.
      */
-    public static List<Position> taken() {
-        List<Position> taken = new ArrayList<>();
+    public static List<Position> reached() {
+        List<Position> reached = new ArrayList<>();
         for (Watch watch : TASKS.values()) {
-            for (Note note : watch.notes.values()) {
-                if (note.offset >= 0) taken.add(note.position());
-            }
+            watch.notes.forEach((thread, note) -> {
+                Position next = note.next(thread);
+                if (next != null || note.offset >= 0) reached.add(next != null ? next : note.position());
+            });
         }
-        return taken;
+        return reached;
     }
 
     /** From now on tasks keep the next row that they take; or no longer. */

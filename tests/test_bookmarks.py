@@ -1,0 +1,170 @@
+"""Bookmarks: pipelines without state commit while Spark's epoch goes on."""
+
+import json
+import signal
+import time
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
+from pyspark.sql import functions as F
+
+import eagre as eg
+from conftest import processes_of
+from eagre.broker import Topics
+from eagre.delivery import Bookmark, Checkpoint
+from eagre.errors import CheckpointError
+from eagre.jvm import gateway
+from eagre.waiting import wait_until
+from test_run import APP, produce, run, written  # noqa: F401  (run is a fixture)
+from test_supervision import jvm_of, status
+
+EVERY = ("--every", "5 seconds", "--from", "earliest")
+
+
+def results(at, topic):
+    """All values of a topic's first partition."""
+    end = written(at, topic)
+    consumer = Consumer({"bootstrap.servers": at, "group.id": "any", "auto.offset.reset": "error"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = []
+    while len(found) < end:
+        found += [json.loads(m.value())["n"] for m in consumer.consume(end - len(found), 5)]
+    consumer.close()
+    return found
+
+
+def rows(numbers):
+    return [{"card": "c", "n": n} for n in numbers]
+
+
+def checkpoint_of(cli, name):
+    return Checkpoint(cli.folder / ".eagre" / "checkpoints" / name)
+
+
+def test_a_killed_run_goes_on_from_its_bookmark(cli, run, eagre_broker):  # noqa: F811
+    at = eagre_broker.address
+    app = cli.app(APP.format(name="marked", body='where("n % 2 = 0")'))
+    one = run(app, "--brokers", at, *EVERY)
+    one.wait_for("running in real-time, epochs of 5 s")
+    produce(at, "marked-in", rows(range(100)))
+    kept = checkpoint_of(cli, "marked")
+    wait_until(lambda: kept.reached() == {"marked-in": {0: 100}}, 30, "no bookmark was made")
+    assert kept.last_commit() == -1, "Spark's own epoch goes on"
+    wait_until(lambda: status(cli)["marked"]["commits"] >= 1, 10, "it does not count")
+    jvm_of(cli).kill()
+    one.wait_for("Starting again at once")
+    produce(at, "marked-in", rows(range(100, 110)))
+    wait_until(lambda: written(at, "marked-out") >= 55, 60, "it did not go on")
+    assert one.end() == 0
+    assert results(at, "marked-out") == list(range(0, 110, 2))
+    assert (kept.last_commit(), kept.bookmark()) == (1, None), "and now Spark's logs have it"
+    assert kept.committed()[1] == {"marked-in": {0: 110}}
+
+
+def test_a_drain_under_load_is_quick_and_repeats_nothing(cli, run, eagre_broker):  # noqa: F811
+    at = eagre_broker.address
+    app = cli.app(APP.format(name="poured", body='where("n >= 0")'))
+    one = run(app, "--brokers", at, "--every", "1 minute")
+    one.wait_for("running in real-time")
+    sent = 0
+    while written(at, "poured-out") < 500:
+        produce(at, "poured-in", rows(range(sent, sent + 50)))
+        sent += 50
+    one.process.send_signal(signal.SIGTERM)
+    for _ in range(20):
+        produce(at, "poured-in", rows(range(sent, sent + 50)))
+        sent += 50
+    assert one.process.wait(20) == 0
+    assert one.has("draining, within 5 s")
+    assert one.has("drained")
+    assert 500 <= written(at, "poured-out") < sent
+    cli.ok("run", app, "--brokers", at, "--mode", "available-now")
+    assert results(at, "poured-out") == list(range(sent))
+    assert processes_of(cli.folder) == []
+
+
+def test_new_partitions_are_read_at_once(cli, run, eagre_broker):  # noqa: F811
+    at = eagre_broker.address
+    app = cli.app(APP.format(name="grown", body='where("n >= 0")'))
+    one = run(app, "--brokers", at, "--every", "1 minute", "--from", "earliest")
+    one.wait_for("running in real-time")
+    produce(at, "grown-in", rows(range(10)))
+    wait_until(lambda: written(at, "grown-out") >= 10, 30, "nothing came out")
+    more = NewPartitions("grown-in", 3)
+    Topics(at).admin.create_partitions([more])["grown-in"].result(10)
+    one.wait_for("starting the query anew, with all partitions")
+    produce(at, "grown-in", rows(range(10, 100)))
+    wait_until(lambda: written(at, "grown-out") >= 100, 30, "they are not read")
+    assert one.end() == 0
+    assert sorted(results(at, "grown-out")) == list(range(100))
+
+
+def test_no_bookmark_hides_a_result_that_was_given_up(cli, run, eagre_broker):  # noqa: F811
+    at = eagre_broker.address
+    app = cli.app(APP.format(name="lost", body='where("n >= 0")'))
+    one = run(app, "--brokers", at, *EVERY)
+    one.wait_for("running in real-time")
+    produce(at, "lost-in", rows(range(20)))
+    kept = checkpoint_of(cli, "lost")
+    wait_until(lambda: kept.reached() == {"lost-in": {0: 20}}, 30, "no bookmark was made")
+    largest(at, "lost-out", 50)
+    produce(at, "lost-in", rows([20]))
+    time.sleep(12)
+    assert kept.reached() == {"lost-in": {0: 20}}
+    produce(at, "lost-in", rows(range(21, 30)))
+    one.wait_for("Starting again at once")
+    largest(at, "lost-out", 1_000_000)
+    wait_until(lambda: set(results(at, "lost-out")) == set(range(30)), 60, "rows are lost")
+    assert one.end() == 0
+
+
+def largest(at, topic, size):
+    """Let a topic take records up to a size only."""
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for answer in Topics(at).admin.incremental_alter_configs([resource]).values():
+        answer.result(10)
+
+
+def test_only_pipelines_that_work_off_row_by_row_have_them(eagre_spark, eagre_broker):
+    source = eg.Kafka(
+        "shapes", schema="card STRING, n BIGINT, l ARRAY<INT>", brokers=eagre_broker.address
+    )
+    stream = source.read(eagre_spark)
+    half = eg.udf(returns="BIGINT")(lambda n: n // 2)
+    assert gateway.bookmarkable(stream.where("n > 1").select("card", F.explode("l").alias("n")))
+    for other in (
+        stream.groupBy("card").count(),
+        stream.dropDuplicates(["card"]),
+        stream.withColumn("at", F.current_timestamp()),
+        stream.where("n = (SELECT 1)"),
+        stream.withColumn("n", half("n")),
+    ):
+        assert not gateway.bookmarkable(other)
+
+
+def test_a_bookmark_of_another_epoch_is_not_taken(tmp_path):
+    kept = Checkpoint(tmp_path)
+    for log in ("offsets", "commits"):
+        (tmp_path / log).mkdir()
+        (tmp_path / log / "4").write_text('v1\n{}\n{"t":{"0":7}}')
+    Bookmark(5, {"t": {0: 9}}, 'v1\n{}\n{"t":{"0":9}}', "v1\n{}", {}).keep(tmp_path)
+    assert kept.reached() == {"t": {0: 9}}
+    Bookmark(4, {"t": {0: 5}}, "", "", {}).keep(tmp_path)
+    assert kept.reached() == {"t": {0: 7}}
+    kept.adopt()
+    assert (kept.last_commit(), kept.bookmark()) == (4, None)
+
+
+def test_a_broken_bookmark_is_told(tmp_path):
+    (tmp_path / "eagre-bookmark.json").write_text("{")
+    with pytest.raises(CheckpointError, match="at most an hour") as told:
+        Checkpoint(tmp_path).reached()
+    assert told.value.code == "CHECKPOINT_BROKEN"
