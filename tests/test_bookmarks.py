@@ -164,7 +164,8 @@ def test_a_bookmark_of_another_epoch_is_not_taken(tmp_path):
 
 
 def test_a_broken_bookmark_is_told(tmp_path):
-    (tmp_path / "eagre-bookmark.json").write_text("{")
-    with pytest.raises(CheckpointError, match="at most an hour") as told:
+    (tmp_path / "bookmarks").mkdir()
+    (tmp_path / "bookmarks" / "3").write_text("{")
+    with pytest.raises(CheckpointError, match="bookmark before") as told:
         Checkpoint(tmp_path).reached()
     assert told.value.code == "CHECKPOINT_BROKEN"

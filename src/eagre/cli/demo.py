@@ -10,7 +10,7 @@ import click
 from eagre.bench.campaign import LATE_MS
 from eagre.bench.load import fill_tables, rate_of, topic_of
 from eagre.bench.systems.base import modified_us
-from eagre.bench.systems.spark import run_app
+from eagre.bench.systems.spark import COMMITS, run_app
 from eagre.bench.trial import WARM_SECONDS, Trial, scratch_folder, starter, warm_broker
 from eagre.broker import EmbeddedBroker, Topics
 from eagre.cli.console import say, table, write_json
@@ -135,8 +135,8 @@ def _pipeline(app: str, mode: str, every: str, brokers: str, place: Path) -> Cal
 
 def _epochs(place: Path, since_us: int, seconds: float) -> int:
     """How many epochs ended while it was measured."""
-    commits = modified_us(path for path in place.rglob("commits/*") if path.name.isdecimal())
-    return sum(since_us <= at < since_us + seconds * 1_000_000 for at in commits)
+    ends = [at for kind in COMMITS for at in modified_us(place.rglob(kind))]
+    return sum(since_us <= at < since_us + seconds * 1_000_000 for at in ends)
 
 
 def _ratio(modes: dict[str, Figures]) -> dict[str, float]:

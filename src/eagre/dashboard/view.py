@@ -110,7 +110,7 @@ class View:
 
     def _mark(self) -> None:
         """Note what the chart marks: epochs, starts, standstills."""
-        for epoch in self.status.epochs if self.status.mode == "real-time" else ():
+        for epoch in self._boundaries() if self.status.mode == "real-time" else ():
             self._mark_once("epoch", epoch["ended"], f"epoch {epoch['batch']} ended")
         for number, began in enumerate(self.status.runs):
             text = "started again" if number else "started"
@@ -119,6 +119,10 @@ class View:
             self._mark_once("stalled", began, f"stalled: {reason}")
             if ended:
                 self._mark_once("flows", ended, "flows again")
+
+    def _boundaries(self) -> list[Told]:
+        """The ends of epochs at which rows waited: not those of bookmarks."""
+        return [epoch for epoch in self.status.epochs if "bookmark" not in epoch["phases"]]
 
     def _mark_once(self, kind: str, at: float, text: str) -> None:
         if (kind, at) not in self._marked:
@@ -261,7 +265,10 @@ class View:
             "causes": causes(
                 list(self.seconds),
                 Around(
-                    [e["ended"] for e in status.epochs], status.mode, self.starved(), status.runs
+                    [e["ended"] for e in self._boundaries()],
+                    status.mode,
+                    self.starved(),
+                    status.runs,
                 ),
             ),
             "slo": self.burn(),

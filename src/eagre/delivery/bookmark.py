@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from eagre.broker.topics import Offsets
 
-BOOKMARK = "eagre-bookmark.json"
+BOOKMARKS = "bookmarks"
+"""The folder in a checkpoint; each file in it is one, numbered."""
+KEPT = 100
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,12 @@ class Bookmark:
         """Read a file that was written with ``keep``."""
         return cls.of(json.loads(path.read_text()))
 
-    def keep(self, folder: Path) -> None:
-        """Write it into a checkpoint, in the place of the one before."""
-        write_whole(folder / BOOKMARK, json.dumps(asdict(self)), durable=True)
+    def keep(self, checkpoint: Path) -> None:
+        """Write it into a checkpoint's folder; very old ones leave it."""
+        last = newest(checkpoint)
+        number = int(last.name) + 1 if last else 0
+        write_whole(checkpoint / BOOKMARKS / str(number), json.dumps(asdict(self)), durable=True)
+        (checkpoint / BOOKMARKS / str(number - KEPT)).unlink(missing_ok=True)
 
     def rows_since(self, before: Offsets) -> int:
         """Count the records between a position and this one.
@@ -65,3 +70,10 @@ class Bookmark:
             for topic, partitions in self.position.items()
             for partition, offset in partitions.items()
         )
+
+
+def newest(checkpoint: Path) -> Path | None:
+    """Give the file of a checkpoint's newest bookmark, of whichever epoch; None without any."""
+    folder = checkpoint / BOOKMARKS
+    files = [p for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []
+    return max(files, key=lambda path: int(path.name), default=None)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagre.broker.topics import offsets_of
 from eagre.config import state_dir
-from eagre.delivery.bookmark import BOOKMARK, Bookmark
+from eagre.delivery.bookmark import Bookmark, newest
 from eagre.delivery.ledger import Ledger
 from eagre.errors import CheckpointError
 from eagre.files import write_whole
@@ -142,15 +142,15 @@ class Checkpoint:
         Raises:
             CheckpointError: It is there and cannot be read.
         """
-        path = self.path / BOOKMARK
+        path = newest(self.path)
         try:
-            found = Bookmark.read(path) if path.exists() else None
+            found = Bookmark.read(path) if path else None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(
                 "CHECKPOINT_BROKEN",
                 f"{path} cannot be read ({error}).",
-                hint="restore it from a copy. Without it, remove the file: the next run repeats "
-                "what came since the last commit, at most an hour.",
+                hint="restore it from a copy. Without it, remove the file: the next run goes on "
+                "from the bookmark before.",
             ) from None
         return found if found and found.batch == self.last_commit() + 1 else None
 
@@ -160,19 +160,18 @@ class Checkpoint:
         return bookmark.position if bookmark else self.committed()[1]
 
     def adopt(self) -> None:
-        """Put a bookmark into Spark's logs, as if its epoch had ended there.
+        """Put the bookmark into Spark's logs, as if its epoch had ended there.
 
-        The caller holds the lock, and no query runs. A kill in between leaves the bookmark to be
-        put there again.
+        The caller holds the lock, and no query runs. After a kill in between it is put there again.
         """
         bookmark = self.bookmark()
-        if bookmark:
-            ledger = Ledger.read(self.path)
-            if ledger.marks:
-                ledger.mark(bookmark.batch - 1, bookmark.ends)
-            for log, entry in (("offsets", bookmark.offsets), ("commits", bookmark.commit)):
-                write_whole(self.path / log / str(bookmark.batch), entry, durable=True)
-        (self.path / BOOKMARK).unlink(missing_ok=True)
+        if not bookmark:
+            return
+        ledger = Ledger.read(self.path)
+        if ledger.marks:
+            ledger.mark(bookmark.batch - 1, bookmark.ends)
+        for log, entry in (("offsets", bookmark.offsets), ("commits", bookmark.commit)):
+            write_whole(self.path / log / str(bookmark.batch), entry, durable=True)
 
     def unfinished(self) -> list[Path]:
         """Files that a kill in the middle of the very first commit left behind.

@@ -61,6 +61,6 @@ def bookmarked(began: float, ended: float, rows: int) -> dict[str, Any]:
         "began": began,
         "ended": ended,
         "rows": rows,
-        "phases": {"bookmark": took},
+        "phases": {"addBatch": int((ended - began) * 1000), "bookmark": took},
         "state": dict.fromkeys(counts, 0),
     }

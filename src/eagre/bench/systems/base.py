@@ -59,7 +59,7 @@ class System(ABC):
 
     name: str
     title: str
-    checkpoints: str | None = None
+    checkpoints: tuple[str, ...] = ()
     forwards: bool = False
     poison: int = 0
 
@@ -81,7 +81,7 @@ class System(ABC):
 
     def checkpoint_times(self, state: Path) -> list[int]:
         """When its checkpoints were finished, in microseconds since 1970."""
-        return sorted(modified_us(state.rglob(self.checkpoints))) if self.checkpoints else []
+        return sorted(at for kind in self.checkpoints for at in modified_us(state.rglob(kind)))
 
 
 def modified_us(paths: Iterable[Path]) -> list[int]:

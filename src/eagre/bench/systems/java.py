@@ -104,7 +104,7 @@ class Flink(_Compiled):
     jars = "flink"
     folder = "flink"
     main = "dev.eagre.bench.flink.FlinkJob"
-    checkpoints = "chk-*/_metadata"
+    checkpoints = ("chk-*/_metadata",)
 
     def settings(self, job: Job) -> dict[str, str]:
         """No buffering between tasks, objects reused, incremental checkpoints at the epoch."""

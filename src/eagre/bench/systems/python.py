@@ -83,7 +83,7 @@ class PyFlink(_Environment):
 
     name = "pyflink"
     title = "PyFlink"
-    checkpoints = "chk-*/_metadata"
+    checkpoints = ("chk-*/_metadata",)
 
     def prepare(self, say: Callable[[str], None]) -> None:
         """Fetch the connector, too."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from eagre.bench.systems.base import JOBS, Command, System
 from eagre.config import LOOPBACK
+from eagre.delivery.bookmark import BOOKMARKS
 from eagre.jvm import class_path, companion_jar, find_java
 from eagre.profile import COLLECTOR, PROFILE
 from eagre.session import LOCAL_SLOTS
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eagre.bench.systems.base import Job
+
+COMMITS = ("commits/[0-9]*", f"{BOOKMARKS}/[0-9]*")
+"""The ends of Spark's epochs, and bookmarks that stand for them."""
 
 NO_PYTHON = "Spark's Real-Time Mode runs no Python"
 FEWER_PARTITIONS = "8"
@@ -31,7 +35,7 @@ class Eagre(System):
 
     name = "eagre"
     title = "Eagre, real time"
-    checkpoints = "commits/[0-9]*"
+    checkpoints = COMMITS
     variant = "bridge"
     page = False
 
@@ -156,7 +160,7 @@ OPERATORS = {
 class _Plain(System):
     """Spark through PySpark, without Eagre."""
 
-    checkpoints = "commits/[0-9]*"
+    checkpoints = COMMITS
 
     def prepare(self, say: Callable[[str], None]) -> None:
         """Fetch the connector."""
