@@ -165,7 +165,7 @@ class Faults:
 
     def _mid_epoch(self) -> None:
         """With results behind the last commit, which the next run reads the rows of again."""
-        self._await_file("commits", self._newest("commits") + 1)
+        self._await_commit()
         time.sleep(2)
         self._blow("jvm")
 
@@ -204,12 +204,15 @@ class Faults:
         self._run.again()
 
     def _offsets_written(self) -> None:
+        """Where there are bookmarks, the next start puts one into Spark's logs."""
         batch = self._newest("commits") + 1
+        if self._newest("bookmarks") >= 0:
+            self._run.kill("jvm")
         self._await_file("offsets", batch)
-        self._blow("jvm")
+        self._blow("jvm", "python")
 
     def _commit_written(self) -> None:
-        self._await_file("commits", self._newest("commits") + 1)
+        self._await_commit()
         self._blow("jvm")
 
     def _while_fencing(self) -> None:
@@ -247,6 +250,11 @@ class Faults:
     def _blow(self, *names: str) -> None:
         self.struck = time.monotonic()
         self._run.kill(*names)
+
+    def _await_commit(self) -> None:
+        """Wait for the next end of an epoch, or the next bookmark."""
+        log = "bookmarks" if self._newest("bookmarks") >= 0 else "commits"
+        self._await_file(log, self._newest(log) + 1)
 
     def _newest(self, log: str) -> int:
         names = [p.name for p in (self._checkpoint / log).glob("*")]
