@@ -61,13 +61,14 @@ class Bookmarks:
         Raises:
             BrokerError: The output's cluster does not say where it ends.
         """
-        if self.query.under_way:
+        if self._asked is not None and self.query.under_way:
             return None
         told = self._keep()
-        if self._asked is None and time.monotonic() >= self._due:
+        now = time.monotonic()
+        if self._asked is None and now >= self._due:
             self._ends = self.ends()
             self._asked = time.time()
-            self._due = time.monotonic() + self.every
+            self._due = max(self._due + self.every, now)
             self.query.ask()
         return told
 
