@@ -123,8 +123,9 @@ public final class Bookmarks {
 
     /**
      * The bookmark that was asked for, as JSON: the epoch in which it lies, the sources' {@code position}, and the
-     * entries of Spark's two logs. Empty where there is none: the epoch just ended, or a result was lost, which
-     * fails the query.
+     * entries of Spark's two logs. Empty where there is none: the epoch just began or ended.
+     *
+     * @throws java.util.concurrent.CompletionException if a result was lost: the run must begin again before it
      */
     public String answer() {
         CompletableFuture<String> answer = asked;
@@ -136,7 +137,13 @@ public final class Bookmarks {
         IncrementalExecution epoch = query.lastExecution();
         if (epoch == null) return "";
         List<Position> positions = reached.get();
-        if (!Producers.flush() || !Letters.settled() || query.lastExecution() != epoch) return "";
+        if (!Producers.flush()) {
+            throw new IllegalStateException("RESULT_LOST: the sink gave a result up");
+        }
+        if (!Letters.settled()) {
+            throw new IllegalStateException("DEAD_LETTER_LOST: a row that failed could not be written");
+        }
+        if (query.lastExecution() != epoch) return "";
         ObjectNode everything = JSON.createObjectNode();
         Map<SparkDataStream, Offset> ends = new HashMap<>();
         for (RealTimeStreamScanExec scan : scans(epoch)) {
