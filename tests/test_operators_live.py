@@ -305,6 +305,12 @@ def test_state_has_an_end(eagre_harness, tmp_path):
             p.stateOperators[0].numRowsTotal for p in one.query.recentProgress if p.stateOperators
         ]
 
+    def read(one):
+        """How many keys a query took; what waits would be one large batch, not many moments."""
+        last = one.query.lastProgress
+        ends = [json.loads(s.endOffset or "{}") for s in last.sources] if last else []
+        return sum(sum(end.get("op-bound-in", {}).values()) for end in ends)
+
     with ExitStack() as stack:
         queries = {kind: stack.enter_context(live(kind, BOUND[kind])) for kind in BOUND}
         first = queries["deduplicate"]
@@ -312,6 +318,8 @@ def test_state_has_an_end(eagre_harness, tmp_path):
         for part in range(parts):
             first.send(*({"id": part * (count // parts) + n} for n in range(count // parts)))
             time.sleep(0.5)
+            taken = part * (count // parts)
+            wait_until(lambda: all(read(q) >= taken for q in queries.values()), 120, "too slow")  # noqa: B023
             highest = {kind: max(highest[kind], *kept(one), 0) for kind, one in queries.items()}
         for kind, one in queries.items():
             wait_until(
