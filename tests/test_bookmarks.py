@@ -47,6 +47,14 @@ def checkpoint_of(cli, name):
     return Checkpoint(cli.folder / ".eagre" / "checkpoints" / name)
 
 
+def until_reached(kept, position):
+    """Wait until everything up to a position is delivered and written down."""
+    try:
+        wait_until(lambda: kept.reached() == position, 90, "")
+    except TimeoutError:
+        pytest.fail(f"it is at {kept.reached()}, not at {position}")
+
+
 def test_a_killed_run_goes_on_from_its_bookmark(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="marked", body='where("n % 2 = 0")'))
@@ -54,7 +62,7 @@ def test_a_killed_run_goes_on_from_its_bookmark(cli, run, eagre_broker):  # noqa
     one.wait_for("running in real-time, epochs of 5 s")
     produce(at, "marked-in", rows(range(100)))
     kept = checkpoint_of(cli, "marked")
-    wait_until(lambda: kept.reached() == {"marked-in": {0: 100}}, 30, "no bookmark was made")
+    until_reached(kept, {"marked-in": {0: 100}})
     assert kept.last_commit() == -1, "Spark's own epoch goes on"
     wait_until(lambda: status(cli)["marked"]["commits"] >= 1, 10, "it does not count")
     jvm_of(cli).kill()
@@ -112,7 +120,7 @@ def test_no_bookmark_hides_a_result_that_was_given_up(cli, run, eagre_broker):  
     one.wait_for("running in real-time")
     produce(at, "lost-in", rows(range(20)))
     kept = checkpoint_of(cli, "lost")
-    wait_until(lambda: kept.reached() == {"lost-in": {0: 20}}, 30, "no bookmark was made")
+    until_reached(kept, {"lost-in": {0: 20}})
     largest(at, "lost-out", 50)
     produce(at, "lost-in", rows([20]))
     one.wait_for("RESULT_LOST: the sink gave a result up Starting again at once")

@@ -63,6 +63,7 @@ def run(cli):
     for one in runs:
         one.process.kill()
         one.process.wait()
+        print("\n".join(one.said))  # noqa: T201  (shown of a test that failed)
         one.process.stdout.close()
         one.process.stderr.close()
         one.process.stdin.close()

@@ -74,6 +74,9 @@ class Bookmark:
 
 def newest(checkpoint: Path) -> Path | None:
     """Give the file of a checkpoint's newest bookmark, of whichever epoch; None without any."""
-    folder = checkpoint / BOOKMARKS
-    files = [p for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []
-    return max(files, key=lambda path: int(path.name), default=None)
+    return max(numbered(checkpoint / BOOKMARKS), key=lambda path: int(path.name), default=None)
+
+
+def numbered(folder: Path) -> list[Path]:
+    """Give the entries of a log: files that are named by a number."""
+    return [p for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []

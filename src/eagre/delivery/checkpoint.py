@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagre.broker.topics import offsets_of
 from eagre.config import state_dir
-from eagre.delivery.bookmark import Bookmark, newest
+from eagre.delivery.bookmark import Bookmark, newest, numbered
 from eagre.delivery.ledger import Ledger
 from eagre.errors import CheckpointError
 from eagre.files import write_whole
@@ -178,8 +178,9 @@ class Checkpoint:
 
         Spark refuses to begin over them, for ever: a log must be empty before its first entry.
         """
-        folders = [self.path / name for name in ("offsets", "commits") if not self._log(name)]
-        return [file for folder in folders if folder.exists() for file in folder.iterdir()]
+        folders = [self.path / name for name in ("offsets", "commits")]
+        begun = [folder for folder in folders if folder.exists() and not numbered(folder)]
+        return [file for folder in begun for file in folder.iterdir()]
 
     def clear_unfinished(self) -> int:
         """Remove them; nothing was committed, so nothing is lost."""
@@ -302,13 +303,9 @@ class Checkpoint:
     def _write(self, binding: Binding) -> None:
         write_whole(self.path / BINDING, json.dumps(asdict(binding), indent=2), durable=True)
 
-    def _log(self, name: str) -> list[Path]:
-        folder = self.path / name
-        return [p for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []
-
     def last_commit(self) -> int:
         """The last committed batch or epoch; -1 before the first."""
-        return max((int(p.name) for p in self._log("commits")), default=-1)
+        return max((int(p.name) for p in numbered(self.path / "commits")), default=-1)
 
     def _batch_offsets(self, batch: int) -> Offsets:
         offsets: Offsets = {}
