@@ -139,13 +139,71 @@ def largest(at, topic, size):
         answer.result(10)
 
 
+WITH_STATE = {"PYSPARK_SUBMIT_ARGS": "--conf spark.eagre.stateBookmarks=true pyspark-shell"}
+
+
+def last_counts(at, topic):
+    """The latest result of each card."""
+    end = written(at, topic)
+    consumer = Consumer({"bootstrap.servers": at, "group.id": "any", "auto.offset.reset": "error"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = {}
+    while end > 0:
+        for message in consumer.consume(end, 5):
+            row = json.loads(message.value())
+            found[row["card"]] = row["n"]
+            end -= 1
+    consumer.close()
+    return found
+
+
+def cards(numbers):
+    return [{"card": f"c{n % 1500}", "n": n} for n in numbers]
+
+
+BODIES = {
+    # More keys than Spark's aggregate keeps to itself.
+    "counted": 'groupBy("card").agg(F.count("*").alias("n"))',
+    "rolled": 'transform(eg.rolling, "card", {"1 day": ["count as seen"]})'
+    '.select("card", F.col("seen").alias("n"))',
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa: F811
+    at = eagre_broker.address
+    app = cli.app(APP.format(name=name, body=BODIES[name]))
+    cli.env |= WITH_STATE
+    one = run(app, "--brokers", at, *EVERY)
+    one.wait_for("running in real-time, epochs of 5 s")
+    kept = checkpoint_of(cli, name)
+    for turn in range(1, 4):
+        produce(at, f"{name}-in", cards(range(3000 * turn - 3000, 3000 * turn)))
+        until_reached(kept, {f"{name}-in": {0: 3000 * turn}})
+    assert kept.last_commit() == -1, "Spark's own epoch goes on"
+    assert kept.bookmark().batch >= 2
+    jvm_of(cli).kill()
+    one.wait_for("Starting again at once")
+    produce(at, f"{name}-in", cards(range(9000, 12000)))
+    wait_until(lambda: written(at, f"{name}-out") >= 12000, 60, "it did not go on")
+    assert one.end() == 0
+    assert last_counts(at, f"{name}-out") == {f"c{n}": 8 for n in range(1500)}
+    assert written(at, f"{name}-out") == 12000
+    assert kept.bookmark() is None, "Spark's logs have it"
+    cli.env.pop("PYSPARK_SUBMIT_ARGS")
+    produce(at, f"{name}-in", cards(range(12000, 13500)))
+    cli.ok("run", app, "--brokers", at, "--mode", "available-now")
+    assert last_counts(at, f"{name}-out") == {f"c{n}": 9 for n in range(1500)}
+
+
 def test_only_pipelines_that_work_off_row_by_row_have_them(eagre_spark, eagre_broker):
     source = eg.Kafka(
         "shapes", schema="card STRING, n BIGINT, l ARRAY<INT>", brokers=eagre_broker.address
     )
     stream = source.read(eagre_spark)
     half = eg.udf(returns="BIGINT")(lambda n: n // 2)
-    assert gateway.bookmarkable(stream.where("n > 1").select("card", F.explode("l").alias("n")))
+    plain = stream.where("n > 1").select("card", F.explode("l").alias("n"))
+    assert gateway.bookmarkable(plain) == "rows"
     for other in (
         stream.groupBy("card").count(),
         stream.dropDuplicates(["card"]),
@@ -153,7 +211,7 @@ def test_only_pipelines_that_work_off_row_by_row_have_them(eagre_spark, eagre_br
         stream.where("n = (SELECT 1)"),
         stream.withColumn("n", half("n")),
     ):
-        assert not gateway.bookmarkable(other)
+        assert gateway.bookmarkable(other) == ""
 
 
 def test_a_bookmark_of_another_epoch_is_not_taken(tmp_path):

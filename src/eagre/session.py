@@ -41,6 +41,13 @@ NESTED_PRUNING = "spark.sql.optimizer.serializer.nestedSchemaPruning.enabled"
 """Spark 4.3 takes the wrong fields of a struct that passes a step over rows where this is on."""
 
 
+STATE_BOOKMARKS = "spark.eagre.stateBookmarks"
+"""On trial: ``true`` lets pipelines with state do without the ends of epochs, in local mode."""
+SHUFFLE = "spark.shuffle.manager.incremental"
+COUNTED = "dev.eagre.flow.CountedShuffle"
+"""Spark's streaming shuffle with its rows counted: none may be on its way at such a bookmark."""
+
+
 CLASS_PATH = "spark.driver.extraClassPath"
 """The JVM's own: an archive holds the classes that are found there, not those of ``spark.jars``."""
 REDACTION = "spark.redaction.regex"
@@ -71,6 +78,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         _keep_on_loopback(builder, stated)
         own = stated.get(CLASS_PATH, "")
         builder.config(CLASS_PATH, _appended(own, jars, os.pathsep))
+        if stated.get(STATE_BOOKMARKS) == "true":
+            builder.config(SHUFFLE, COUNTED)
         stated[COLLECTOR.key] = _with_archive(stated.get(COLLECTOR.key, ""))
     builder.config(EXTENSIONS, _appended(stated.get(EXTENSIONS, ""), [RULES]))
     builder.config(PROVIDERS, "false")

@@ -152,7 +152,7 @@ class Checkpoint:
                 hint="restore it from a copy. Without it, remove the file: the next run goes on "
                 "from the bookmark before.",
             ) from None
-        return found if found and found.batch == self.last_commit() + 1 else None
+        return found if found and found.batch > self.last_commit() else None
 
     def reached(self) -> Offsets:
         """Give the source offsets that the next run goes on from; none before the first commit."""
@@ -170,6 +170,9 @@ class Checkpoint:
         ledger = Ledger.read(self.path)
         if ledger.marks:
             ledger.mark(bookmark.batch - 1, bookmark.ends)
+        before = self.path / "offsets" / str(bookmark.batch - 1)
+        if bookmark.batch and not before.exists():  # Spark looks at the last two
+            write_whole(before, bookmark.offsets, durable=True)
         for log, entry in (("offsets", bookmark.offsets), ("commits", bookmark.commit)):
             write_whole(self.path / log / str(bookmark.batch), entry, durable=True)
 

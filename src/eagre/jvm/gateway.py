@@ -299,16 +299,21 @@ def rehearse(spark: SparkSession, query: StreamingQuery, times: int = REHEARSALS
     return companion(spark, "SparkInternals").rehearse(_java_query(query), times)
 
 
-def bookmarkable(df: DataFrame) -> bool:
-    """Tell whether a real-time query over these rows can do with bookmarks instead of epochs."""
-    return bool(companion(df.sparkSession, "Bookmarks").fits(df._jdf))  # noqa: SLF001
+def bookmarkable(df: DataFrame) -> str:
+    """Tell which bookmarks a real-time query over these rows can do with instead of epochs.
+
+    Returns:
+        ``rows`` where there is no state, ``state`` where it is written along; empty for none.
+    """
+    return str(companion(df.sparkSession, "Bookmarks").fit(df._jdf))  # noqa: SLF001
 
 
 class Bookmarks:
     """Asks a running query how far it has delivered, while its epoch goes on."""
 
-    def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
-        self._java = companion(spark, "SparkInternals").bookmarks(_java_query(query))
+    def __init__(self, spark: SparkSession, query: StreamingQuery, *, stateful: bool) -> None:
+        internals = companion(spark, "SparkInternals")
+        self._java = internals.bookmarks(_java_query(query), stateful)
 
     def ask(self) -> None:
         """Ask for a bookmark; it is there when the producers have sent what they hold."""

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from eagre.delivery import Checkpoint, Ledger
     from eagre.jvm import gateway
 
-EPOCH = "1 hour"
-"""How long Spark's own epochs are where there are bookmarks."""
+EPOCHS = {"rows": "1 hour", "state": "20 days"}
+"""How long Spark's own epochs are where there are bookmarks. One with state may not end by itself:
+it has more versions of its state by then than Spark has counted."""
+
+OLD_SECONDS = 10 * 86_400.0
+"""After so long the query is started anew, well before its epoch would end."""
 
 CLOSE_SECONDS = 5.0
 """How long rows that are in work may take when the query is to end, and then their results."""
@@ -49,11 +53,18 @@ class Bookmarks:
     made: int = 0
     _began: float = field(default_factory=time.time)
     _due: float = field(init=False)
+    _old: float = field(init=False)
     _asked: float | None = None
     _ends: Offsets = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._due = time.monotonic() + self.every
+        self._old = time.monotonic() + OLD_SECONDS
+
+    @property
+    def old(self) -> bool:
+        """Whether the epoch has become so long that another should begin."""
+        return time.monotonic() > self._old
 
     def look(self) -> dict[str, Any] | None:
         """Ask for a bookmark when it is time, and keep one that has come; say what lies before it.
@@ -88,6 +99,7 @@ class Bookmarks:
         asked, self._asked = self._asked, None
         if asked is None or (answer := self.query.answer()) is None:
             return None
+        state = answer.pop("state")
         bookmark = Bookmark.of({**answer, "ends": self._ends})
         if self.ledger and not self.ledger.passed(bookmark.position):
             return None
@@ -95,4 +107,4 @@ class Bookmarks:
         began, self._began = self._began, asked
         rows, self.position = bookmark.rows_since(self.position), bookmark.position
         self.made += 1
-        return bookmarked(began, asked, rows)
+        return bookmarked(began, asked, rows, state)

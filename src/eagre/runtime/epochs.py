@@ -53,8 +53,8 @@ def described(progress: StreamingQueryProgress) -> dict[str, Any]:
     }
 
 
-def bookmarked(began: float, ended: float, rows: int) -> dict[str, Any]:
-    """Say what an epoch was that ended with a bookmark: without state, and without a stop."""
+def bookmarked(began: float, ended: float, rows: int, state: dict[str, int]) -> dict[str, Any]:
+    """Say what an epoch was that ended with a bookmark, and what state was written with it."""
     took = int((time.time() - ended) * 1000)
     counts = ("operators", "keys", "changed", "memory_bytes", "disk_bytes", "commit_ms")
     return {
@@ -62,5 +62,5 @@ def bookmarked(began: float, ended: float, rows: int) -> dict[str, Any]:
         "ended": ended,
         "rows": rows,
         "phases": {"addBatch": int((ended - began) * 1000), "bookmark": took},
-        "state": dict.fromkeys(counts, 0),
+        "state": {**dict.fromkeys(counts, 0), **state},
     }

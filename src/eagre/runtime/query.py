@@ -15,7 +15,7 @@ from eagre.errors import BrokerError, EagreError, PipelineFailed
 from eagre.jvm import gateway
 from eagre.pipeline import Pipeline, started, trigger
 from eagre.runtime.about import about, graph
-from eagre.runtime.bookmarks import CLOSE_SECONDS, EPOCH, Bookmarks
+from eagre.runtime.bookmarks import CLOSE_SECONDS, EPOCHS, Bookmarks
 from eagre.runtime.epochs import Epochs
 from eagre.runtime.watchdog import Watchdog
 from eagre.sinks import Database
@@ -123,12 +123,14 @@ class Run:
             raise self.pipeline.cannot_be_built(error) from error
         bookmarked = self._bookmarkable(writer)
         if bookmarked:
-            writer = writer.trigger(**trigger("real-time", EPOCH))
+            writer = writer.trigger(**trigger("real-time", EPOCHS[bookmarked]))
+        if bookmarked == "state":  # a part of the plan is ours then; the check has held the rest
+            self.spark.conf.set("spark.sql.streaming.realTimeMode.allowlistCheck", "false")
         query = self.query = started(writer, self.spec.mode)
-        if self.spec.mode == "real-time":
-            gateway.rehearse(self.spark, query)
         if bookmarked:
-            self.bookmarks = self._bookmarks(query)
+            self.bookmarks = self._bookmarks(query, stateful=bookmarked == "state")
+        elif self.spec.mode == "real-time":
+            gateway.rehearse(self.spark, query)
         self.started = time.monotonic()
         self.parent.tell(
             "running",
@@ -140,19 +142,19 @@ class Run:
         )
         return query
 
-    def _bookmarkable(self, writer: DataStreamWriter) -> bool:
-        """Tell whether bookmarks can stand for the ends of epochs: no row waits for one then."""
+    def _bookmarkable(self, writer: DataStreamWriter) -> str:
+        """Tell which bookmarks can stand for the ends of epochs: no row waits for one then."""
         topics = [topic for source in self.pipeline.sources for topic in source.topics]
-        return (
+        fits = (
             self.spec.mode == "real-time"
             and isinstance(self.pipeline.sink, Kafka)
             and len(topics) == len(set(topics))
-            and gateway.bookmarkable(writer._df)  # noqa: SLF001  (PySpark offers no public way)
         )
+        return gateway.bookmarkable(writer._df) if fits else ""  # noqa: SLF001  (not public)
 
-    def _bookmarks(self, query: StreamingQuery) -> Bookmarks:
+    def _bookmarks(self, query: StreamingQuery, *, stateful: bool) -> Bookmarks:
         return Bookmarks(
-            gateway.Bookmarks(self.spark, query),
+            gateway.Bookmarks(self.spark, query, stateful=stateful),
             self.checkpoint,
             self._every_ms() / 1000,
             self.ground.position,
@@ -168,7 +170,8 @@ class Run:
         """Report every second until the query ends, by itself or after an order to drain.
 
         Returns:
-            Whether it is to be started anew: a source has more partitions than it began with.
+            Whether it is to be started anew: a source has more partitions than it began with, or
+            the epoch has become long.
         """
         behind = self.ground.behind(self.pipeline.sources)
         catching_up = behind >= LARGE_LAG
@@ -180,7 +183,7 @@ class Run:
             if self.parent.draining.is_set() and not drained:
                 drained = True
                 self._drain(query)
-            elif self.bookmarks and watchdog.grown:
+            elif self.bookmarks and (watchdog.grown or self.bookmarks.old):
                 self._close(query)
                 return True
             vitals = self._vitals()

@@ -3,11 +3,15 @@ package dev.eagre;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.eagre.flow.CountedShuffle;
+import dev.eagre.flow.Flow;
+import dev.eagre.flow.Stores;
 import dev.eagre.kafka.Producers;
 import dev.eagre.letters.Columns;
 import dev.eagre.letters.Letters;
 import dev.eagre.letters.Position;
 import dev.eagre.letters.Watch;
+import dev.eagre.operators.Operators;
 import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -15,16 +19,29 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.function.Supplier;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.AppendColumns;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.Generate;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.SerializeFromObject;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.SparkDataStream;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.v2.RealTimeStreamScanExec;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
 import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution;
 import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
 import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset;
@@ -47,30 +64,63 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class Bookmarks {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String SPARK = "4.3.";
-    private static final long LOOK_AGAIN_MS = 2;
+    private static final long LOOK_AGAIN_NANOS = 200_000;
+
+    /** How long the rows in work may take before the state is written, in milliseconds. */
+    private static final long STANDS_WITHIN_MS = 5_000;
 
     private final MicroBatchExecution query;
+    private final boolean stateful;
+    private long version = -1;
     private CompletableFuture<String> asked;
 
-    Bookmarks(MicroBatchExecution query) {
+    /** Where the sources were, and the state that was written there, if there is any. */
+    private record Cut(List<Position> positions, Stores.Written state) {}
+
+    /** Where a bookmark is to lie; it may throw. */
+    private interface Place {
+        Cut found(IncrementalExecution epoch) throws Exception;
+    }
+
+    Bookmarks(MicroBatchExecution query, boolean stateful) {
         this.query = query;
+        this.stateful = stateful;
         Watch.close(false);
     }
 
     /**
-     * Whether a query over these rows can do with bookmarks: no state, nothing that gathers rows, no Python that
-     * works ahead, and nothing that is made anew with each epoch, as the current time and subqueries are.
+     * Which bookmarks a query over these rows can do with: "rows" without state, "state" where what it keeps can be
+     * written in between, or none. No Python that works ahead, and nothing that is made anew with each epoch, as
+     * the current time, subqueries and watermarks are.
      */
-    public static boolean fits(Dataset<Row> rows) {
+    public static String fit(Dataset<Row> rows) {
         var classic = (org.apache.spark.sql.classic.Dataset<Row>) rows;
         LogicalPlan plan = classic.queryExecution().analyzed();
-        return classic.sparkSession().version().startsWith(SPARK)
+        boolean fits = classic.sparkSession().version().startsWith(SPARK)
                 && alone(classic.sparkSession().sparkContext())
-                && Columns.rowByRow(rows)
                 && !dev.eagre.python.Plans.callsPython(plan)
                 && !plan.containsPattern(TreePattern.CURRENT_LIKE())
                 && !plan.containsPattern(TreePattern.PLAN_EXPRESSION())
                 && Producers.known();
+        if (!fits) return "";
+        if (Columns.rowByRow(rows)) return "rows";
+        boolean writable = CountedShuffle.inUse() && PlanTree.nodes(plan).stream().allMatch(Bookmarks::writable);
+        return writable && Stores.known() ? "state" : "";
+    }
+
+    /** Whether a part of a plan keeps nothing, or keeps it where it can be written in between. */
+    private static boolean writable(LogicalPlan node) {
+        if (node instanceof TransformWithState state) return Operators.isOne(state);
+        return node instanceof Aggregate
+                || node instanceof Project
+                || node instanceof Filter
+                || node instanceof Generate
+                || node instanceof SubqueryAlias
+                || node instanceof Union
+                || node instanceof AppendColumns
+                || node instanceof SerializeFromObject
+                || node instanceof LocalRelation
+                || node instanceof StreamingRelationV2;
     }
 
     /** Whether tasks run in this JVM, and none is tried again: it would begin where the epoch began. */
@@ -80,7 +130,7 @@ public final class Bookmarks {
 
     /** Asks for a bookmark; it takes as long as the producers need to send what they hold. */
     public void ask() {
-        ask(Watch::reached);
+        ask(stateful ? epoch -> stood(epoch, STANDS_WITHIN_MS, false) : epoch -> new Cut(Watch.reached(), null));
     }
 
     /**
@@ -88,25 +138,59 @@ public final class Bookmarks {
      *
      * @return whether they had within the time
      */
-    public boolean close(long waitMs) throws InterruptedException {
-        Watch.close(true);
-        long deadline = System.nanoTime() + waitMs * 1_000_000;
-        List<Position> next = Watch.next();
-        while (next == null && System.nanoTime() < deadline) {
-            Thread.sleep(LOOK_AGAIN_MS);
-            next = Watch.next();
+    public boolean close(long waitMs) throws Exception {
+        if (stateful) {
+            IncrementalExecution epoch = query.lastExecution();
+            Cut cut = epoch == null ? null : stood(epoch, waitMs, true);
+            ask(now -> cut);
+            return cut != null;
         }
+        Watch.close(true);
+        List<Position> next = next(System.nanoTime() + waitMs * 1_000_000);
         List<Position> last = next == null ? Watch.reached() : next;
-        ask(() -> last);
+        ask(now -> new Cut(last, null));
         return next != null;
     }
 
-    private void ask(Supplier<List<Position>> reached) {
+    /** Holds the sources, lets the rows in work be done, and writes the state; null if that takes too long. */
+    private Cut stood(IncrementalExecution epoch, long waitMs, boolean last) throws Exception {
+        long deadline = System.nanoTime() + waitMs * 1_000_000;
+        Watch.close(true);
+        try {
+            List<Position> next = next(deadline);
+            if (next == null) return null;
+            Stores.Written state = Flow.standing(deadline, () -> Stores.write(query.runId(), operators(epoch)));
+            if (state == null) return null;
+            long before = version < 0 ? epoch.currentBatchId() : version;
+            if (state.version() != before + 1) {
+                throw new IllegalStateException(
+                        "STATE_NOT_WRITTEN: it is at version " + state.version() + ", not " + (before + 1));
+            }
+            // What the state looks like: Spark writes it when the first epoch of a run ends.
+            if (version < 0) epoch.writeRecordedStateMetadata();
+            version = state.version();
+            return new Cut(next, state);
+        } finally {
+            if (!last) Watch.close(false);
+        }
+    }
+
+    /** The rows that the sources will give next, once each of them waits. */
+    private static List<Position> next(long deadline) {
+        List<Position> next = Watch.next();
+        while (next == null && System.nanoTime() < deadline) {
+            LockSupport.parkNanos(LOOK_AGAIN_NANOS);
+            next = Watch.next();
+        }
+        return next;
+    }
+
+    private void ask(Place place) {
         CompletableFuture<String> answer = new CompletableFuture<>();
         asked = answer;
         Thread thread = new Thread(() -> {
             try {
-                answer.complete(made(reached));
+                answer.complete(made(place));
             } catch (Throwable error) {
                 answer.completeExceptionally(error);
             }
@@ -133,10 +217,11 @@ public final class Bookmarks {
         return answer == null ? "" : answer.join();
     }
 
-    private String made(Supplier<List<Position>> reached) throws Exception {
+    private String made(Place place) throws Exception {
         IncrementalExecution epoch = query.lastExecution();
         if (epoch == null) return "";
-        List<Position> positions = reached.get();
+        Cut cut = place.found(epoch);
+        if (cut == null) return "";
         if (!Producers.flush()) {
             throw new IllegalStateException("RESULT_LOST: the sink gave a result up");
         }
@@ -147,16 +232,26 @@ public final class Bookmarks {
         ObjectNode everything = JSON.createObjectNode();
         Map<SparkDataStream, Offset> ends = new HashMap<>();
         for (RealTimeStreamScanExec scan : scans(epoch)) {
-            ObjectNode end = end(scan, positions);
+            ObjectNode end = end(scan, cut.positions);
             everything.setAll(end);
             ends.put(scan.stream(), new SerializedOffset(end.toString()));
         }
         ObjectNode bookmark = JSON.createObjectNode();
-        bookmark.put("batch", epoch.currentBatchId());
+        bookmark.put("batch", cut.state == null ? epoch.currentBatchId() : cut.state.version() - 1);
         bookmark.set("position", everything);
         bookmark.put("offsets", offsets(epoch, ends));
-        bookmark.put("commit", commit(epoch));
+        bookmark.put("commit", commit(epoch, cut.state));
+        bookmark.set("state", JSON.valueToTree(described(cut.state)));
         return bookmark.toString();
+    }
+
+    private static Map<String, Long> described(Stores.Written state) {
+        if (state == null) return Map.of();
+        return Map.of(
+                "operators", (long) state.ids().size(),
+                "keys", state.keys(),
+                "memory_bytes", state.memoryBytes(),
+                "disk_bytes", state.diskBytes());
     }
 
     /** Where a source is: where its epoch began, or where its tasks are by now. */
@@ -170,6 +265,17 @@ public final class Bookmarks {
             ((ObjectNode) topic).put(partition, Math.max(began, position.offset()));
         }
         return end;
+    }
+
+    private static List<StatefulOperatorStateInfo> operators(IncrementalExecution epoch) {
+        List<StatefulOperatorStateInfo> found = new ArrayList<>();
+        operators(epoch.executedPlan(), found);
+        return found;
+    }
+
+    private static void operators(SparkPlan node, List<StatefulOperatorStateInfo> found) {
+        if (node instanceof StatefulOperator state) found.add(state.stateInfo().get());
+        for (SparkPlan child : PlanTree.<SparkPlan>list(node.children())) operators(child, found);
     }
 
     private static List<RealTimeStreamScanExec> scans(IncrementalExecution epoch) {
@@ -189,12 +295,15 @@ public final class Bookmarks {
         return text.toString(StandardCharsets.UTF_8);
     }
 
-    private String commit(IncrementalExecution epoch) {
+    private String commit(IncrementalExecution epoch, Stores.Written state) {
+        Option<scala.collection.immutable.Map<Object, String[][]>> ids = state == null
+                ? Option.empty()
+                : Option.apply(Map$.MODULE$.from(CollectionConverters.asScala(state.ids())));
         ByteArrayOutputStream text = new ByteArrayOutputStream();
         query.commitLog().serialize(
                 query.commitLog().createMetadata(
                         epoch.offsetSeqMetadata().batchWatermarkMs(),
-                        Option.empty(),
+                        ids,
                         Map$.MODULE$.empty(),
                         query.sparkSessionForStream().sessionState().conf().streamingCommitLogFormatVersion()),
                 text);

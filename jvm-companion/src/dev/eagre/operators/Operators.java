@@ -65,10 +65,15 @@ public final class Operators {
         return found;
     }
 
+    /** Whether a stateful part is an operator from here. */
+    public static boolean isOne(TransformWithState state) {
+        return (Object) state.statefulProcessor() instanceof Operator<?>;
+    }
+
     private static void collect(LogicalPlan plan, List<String> found) {
         if (!plan.isStreaming()) return;
-        if (plan instanceof TransformWithState state && (Object) state.statefulProcessor() instanceof Operator<?> one) {
-            found.add(one.toString());
+        if (plan instanceof TransformWithState state && isOne(state)) {
+            found.add(state.statefulProcessor().toString());
         } else if (plan.isStateful() || plan instanceof TransformWithState) {
             found.add(plan.nodeName());
         }

@@ -1,5 +1,6 @@
 package dev.eagre.python;
 
+import dev.eagre.flow.Flow;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -80,6 +81,7 @@ final class Ahead extends AbstractIterator<Object> {
             String name = name(processor, task);
             Ahead ahead = new Ahead(rows, new GenericInternalRow(new Object[columns]), tickMs);
             RUNNING.put(name, ahead);
+            if (tickMs > 0) Flow.stops(task, ahead.queue::put);
             Thread reader = Readers.start(task, ahead::read);
             task.addTaskCompletionListener((TaskCompletionListener) context -> {
                 RUNNING.remove(name);
@@ -103,7 +105,7 @@ final class Ahead extends AbstractIterator<Object> {
         List<InternalRow> waiting = new ArrayList<>();
         if (mine.size() < most) queue.drainTo(mine);
         for (Object row : mine) {
-            if (row == END || row == PAUSE || waiting.size() == most) break;
+            if (!(row instanceof InternalRow) || waiting.size() == most) break;
             waiting.add((InternalRow) row);
         }
         return waiting;
@@ -162,7 +164,12 @@ final class Ahead extends AbstractIterator<Object> {
             inRow = row == null ? inRow + 1 : 0;
             if (row == null && tickMs > 0) {
                 row = queue.poll(tickMs, TimeUnit.MILLISECONDS);
-                return row == null ? tick : row;
+                if (row == null) return tick;
+                inRow = 0;
+            }
+            if (row instanceof Flow.Halt halt) {
+                halt.pass();
+                return null;
             }
             if (inRow >= ROWS_TO_END) pausing = true;
             if (row == null) row = queue.take();

@@ -1,5 +1,6 @@
 package dev.eagre.python;
 
+import dev.eagre.flow.Tap;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -14,6 +15,7 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
         extensions.injectPostHocResolutionRule(always(new Positions()));
         extensions.injectPreCBORule(always(new CallFunctions()));
         extensions.injectPreCBORule(always(new LookAhead()));
+        Tap.inject(extensions);
         Providers.apply(extensions);
         return BoxedUnit.UNIT;
     }
