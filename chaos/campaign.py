@@ -51,13 +51,15 @@ def campaign(  # noqa: PLR0913  (an option of the command line each)
     pause: float,
     control: str,
     folder: Path,
+    conf: tuple[str, ...] | list[str] = (),
 ) -> dict:
     """Run a pipeline under load through the faults, and verify what came out."""
     pick = random.Random(seed)
     shutil.copy(HERE / "app.py", folder / "app.py")
     env = {**os.environ, "EAGRE_STATE": str(folder / "state")}
     env.pop("EAGRE_BROKERS", None)
-    env["PYSPARK_SUBMIT_ARGS"] = "--conf spark.sql.shuffle.partitions=2 pyspark-shell"
+    settings = ["spark.sql.shuffle.partitions=2", *conf]
+    env["PYSPARK_SUBMIT_ARGS"] = " ".join([*(f"--conf {one}" for one in settings), "pyspark-shell"])
     if control in ("off", "maximum"):
         env["EAGRE_DELIVERY_CONTROL"] = control
     broker = Broker(folder, env)
@@ -173,6 +175,9 @@ def main() -> None:
     parser.add_argument("--control", choices=CONTROLS, default="none", help=CONTROLS_HELP)
     parser.add_argument("--pipeline", choices=PIPELINES, action="append")
     parser.add_argument("--kinds", help="these faults, with commas, instead of all in turn")
+    parser.add_argument(
+        "--conf", action="append", default=[], help="a setting of Spark's: KEY=VALUE"
+    )
     parser.add_argument("--out", type=Path, help="where the report goes as JSON")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
@@ -193,6 +198,7 @@ def main() -> None:
                     pause=options.pause,
                     control=options.control,
                     folder=Path(folder),
+                    conf=options.conf,
                 )
             )
         print(summary(results[-1]), flush=True)

@@ -205,10 +205,10 @@ class Faults:
 
     def _offsets_written(self) -> None:
         """Where there are bookmarks, the next start puts one into Spark's logs."""
-        batch = self._newest("commits") + 1
+        committed = self._newest("commits")
         if self._newest("bookmarks") >= 0:
             self._run.kill("jvm")
-        self._await_file("offsets", batch)
+        self._await_newer("offsets", committed)
         self._blow("jvm", "python")
 
     def _commit_written(self) -> None:
@@ -254,13 +254,13 @@ class Faults:
     def _await_commit(self) -> None:
         """Wait for the next end of an epoch, or the next bookmark."""
         log = "bookmarks" if self._newest("bookmarks") >= 0 else "commits"
-        self._await_file(log, self._newest(log) + 1)
+        self._await_newer(log, self._newest(log))
 
     def _newest(self, log: str) -> int:
         names = [p.name for p in (self._checkpoint / log).glob("*")]
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
-    def _await_file(self, log: str, batch: int, timeout: float = 60) -> None:
-        path, deadline = self._checkpoint / log / str(batch), time.monotonic() + timeout
-        while not path.exists() and time.monotonic() < deadline:
+    def _await_newer(self, log: str, known: int, timeout: float = 60) -> None:
+        deadline = time.monotonic() + timeout
+        while self._newest(log) <= known and time.monotonic() < deadline:
             time.sleep(0.0005)

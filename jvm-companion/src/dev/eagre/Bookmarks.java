@@ -52,14 +52,15 @@ import scala.collection.immutable.Map$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Says how far a real-time query without state has delivered, while its epoch goes on.
+ * Says how far a real-time query has delivered, while its epoch goes on.
  *
  * <p>At the end of an epoch Spark stops, plans and starts anew, only to write down two lines: where the
  * sources were, and that it got there. A query without state works off each row before it takes the next, so
  * where its tasks are is known at any time; once the producers have sent what they hold, all rows before
- * are delivered. What is given here are the two entries that Spark's logs would get if the epoch ended there.
+ * are delivered. One with state stands still for a moment, and its state is written. What is given here are the
+ * two entries that Spark's logs would get if the epoch ended there.
  *
- * <p>Needs private parts of Spark 4.3 and of its Kafka connector; {@link #fits} says whether they are there.
+ * <p>Needs private parts of Spark 4.3 and of its Kafka connector; {@link #fit} says whether they are there.
  */
 public final class Bookmarks {
     private static final ObjectMapper JSON = new ObjectMapper();
