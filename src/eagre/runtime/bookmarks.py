@@ -22,6 +22,13 @@ EPOCHS = {"rows": "1 hour", "state": "20 days"}
 """How long Spark's own epochs are where there are bookmarks. One with state may not end by itself:
 it has more versions of its state by then than Spark has counted."""
 
+STANDING = {
+    "spark.eagre.tap": "true",
+    # The tap is not on Spark's list of operators; the check has held the others against it.
+    "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
+}
+"""Settings of a query whose state is written while it stands still."""
+
 OLD_SECONDS = 10 * 86_400.0
 """After so long the query is started anew, well before its epoch would end."""
 

@@ -15,7 +15,7 @@ from eagre.errors import BrokerError, EagreError, PipelineFailed
 from eagre.jvm import gateway
 from eagre.pipeline import Pipeline, started, trigger
 from eagre.runtime.about import about, graph
-from eagre.runtime.bookmarks import CLOSE_SECONDS, EPOCHS, Bookmarks
+from eagre.runtime.bookmarks import CLOSE_SECONDS, EPOCHS, STANDING, Bookmarks
 from eagre.runtime.epochs import Epochs
 from eagre.runtime.watchdog import Watchdog
 from eagre.sinks import Database
@@ -124,8 +124,8 @@ class Run:
         bookmarked = self._bookmarkable(writer)
         if bookmarked:
             writer = writer.trigger(**trigger("real-time", EPOCHS[bookmarked]))
-        if bookmarked == "state":  # a part of the plan is ours then; the check has held the rest
-            self.spark.conf.set("spark.sql.streaming.realTimeMode.allowlistCheck", "false")
+        for key, value in STANDING.items() if bookmarked == "state" else ():
+            self.spark.conf.set(key, value)
         query = self.query = started(writer, self.spec.mode)
         if bookmarked:
             self.bookmarks = self._bookmarks(query, stateful=bookmarked == "state")

@@ -1,6 +1,5 @@
 package dev.eagre;
 
-import dev.eagre.flow.Tap;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -57,7 +56,6 @@ final class Planning {
         this.analyzed = write.rows.queryExecution().analyzed();
         this.session = write.rows.sparkSession().cloneSession();
         session.conf().set("spark.sql.cbo.enabled", "false");
-        session.conf().set(Tap.WANTED, "false"); // Spark's own operators are checked
         // A started query has no adaptive plan: its root, the write, does not support one.
         session.conf().set("spark.sql.adaptive.enabled", "false");
         session.conf().set("spark.sql.execution.sortBeforeRepartition", "false");

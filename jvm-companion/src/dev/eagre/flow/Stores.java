@@ -10,7 +10,6 @@ import java.util.UUID;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
-import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStore$;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
@@ -32,7 +31,7 @@ public final class Stores {
      *
      * @param version of every store
      * @param ids the name that each has, by operator and partition, as the commit log has them
-     * @param keys how many there are
+     * @param keys how many there are, with what they take in memory and on the disk
      */
     public record Written(long version, Map<Object, String[][]> ids, long keys, long memoryBytes, long diskBytes) {}
 

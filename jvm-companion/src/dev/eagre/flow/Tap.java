@@ -27,8 +27,7 @@ import scala.runtime.AbstractFunction1;
  * and writes them into the state when the epoch ends; through this it does so in between as well.
  */
 public final class Tap extends SparkPlan {
-    /** The setting. */
-    public static final String WANTED = "spark.eagre.stateBookmarks";
+    private static final String WANTED = "spark.eagre.tap";
 
     private final SparkPlan aggregate;
 
