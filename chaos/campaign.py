@@ -51,7 +51,7 @@ def campaign(  # noqa: PLR0913  (an option of the command line each)
     pause: float,
     control: str,
     folder: Path,
-    conf: tuple[str, ...] | list[str] = (),
+    conf: list[str],
 ) -> dict:
     """Run a pipeline under load through the faults, and verify what came out."""
     pick = random.Random(seed)

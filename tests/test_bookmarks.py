@@ -27,16 +27,19 @@ from test_supervision import jvm_of, status
 EVERY = ("--every", "5 seconds", "--from", "earliest")
 
 
-def results(at, topic):
-    """All values of a topic's first partition."""
+def records(at, topic):
     end = written(at, topic)
     consumer = Consumer({"bootstrap.servers": at, "group.id": "any", "auto.offset.reset": "error"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = []
     while len(found) < end:
-        found += [json.loads(m.value())["n"] for m in consumer.consume(end - len(found), 5)]
+        found += [json.loads(m.value()) for m in consumer.consume(end - len(found), 5)]
     consumer.close()
     return found
+
+
+def results(at, topic):
+    return [row["n"] for row in records(at, topic)]
 
 
 def rows(numbers):
@@ -144,17 +147,7 @@ WITH_STATE = {"PYSPARK_SUBMIT_ARGS": "--conf spark.eagre.stateBookmarks=true pys
 
 def last_counts(at, topic):
     """The latest result of each card."""
-    end = written(at, topic)
-    consumer = Consumer({"bootstrap.servers": at, "group.id": "any", "auto.offset.reset": "error"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found = {}
-    while end > 0:
-        for message in consumer.consume(end, 5):
-            row = json.loads(message.value())
-            found[row["card"]] = row["n"]
-            end -= 1
-    consumer.close()
-    return found
+    return {row["card"]: row["n"] for row in records(at, topic)}
 
 
 def cards(numbers):

@@ -25,16 +25,10 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.AppendColumns;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
-import org.apache.spark.sql.catalyst.plans.logical.Generate;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.SerializeFromObject;
-import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
-import org.apache.spark.sql.catalyst.plans.logical.Union;
-import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.SparkDataStream;
@@ -112,16 +106,11 @@ public final class Bookmarks {
     /** Whether a part of a plan keeps nothing, or keeps it where it can be written in between. */
     private static boolean writable(LogicalPlan node) {
         if (node instanceof TransformWithState state) return Operators.isOne(state);
-        return node instanceof Aggregate
-                || node instanceof Project
-                || node instanceof Filter
-                || node instanceof Generate
-                || node instanceof SubqueryAlias
-                || node instanceof Union
+        return Columns.passes(node)
+                || node instanceof Aggregate
                 || node instanceof AppendColumns
                 || node instanceof SerializeFromObject
-                || node instanceof LocalRelation
-                || node instanceof StreamingRelationV2;
+                || node instanceof LocalRelation;
     }
 
     /** Whether tasks run in this JVM, and none is tried again: it would begin where the epoch began. */

@@ -55,11 +55,15 @@ public final class Columns {
         return !plan.exists(new AbstractFunction1<>() {
             @Override
             public Object apply(LogicalPlan node) {
-                return !(node instanceof Project || node instanceof Filter || node instanceof Generate
-                        || node instanceof SubqueryAlias || node instanceof Union
-                        || node instanceof EventTimeWatermark || node instanceof StreamingRelationV2);
+                return !(passes(node) || node instanceof EventTimeWatermark);
             }
         });
+    }
+
+    /** Whether a part of a plan works off each row by itself, and keeps nothing. */
+    public static boolean passes(LogicalPlan node) {
+        return node instanceof Project || node instanceof Filter || node instanceof Generate
+                || node instanceof SubqueryAlias || node instanceof Union || node instanceof StreamingRelationV2;
     }
 
     private static Seq<Expression> expressions(List<Column> columns) {
