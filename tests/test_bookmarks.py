@@ -1,4 +1,4 @@
-"""Bookmarks: pipelines without state commit while Spark's epoch goes on."""
+"""Bookmarks: pipelines commit while Spark's epoch goes on."""
 
 import json
 import signal
@@ -58,24 +58,29 @@ def until_reached(kept, position):
         pytest.fail(f"it is at {kept.reached()}, not at {position}")
 
 
-def test_a_killed_run_goes_on_from_its_bookmark(cli, run, eagre_broker):  # noqa: F811
+SAME = 'eg.udf(returns="BIGINT")(lambda n: n)'
+
+
+@pytest.mark.parametrize("name", ["marked", "called"])
+def test_a_killed_run_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
-    app = cli.app(APP.format(name="marked", body='where("n % 2 = 0")'))
+    even = 'where("n % 2 = 0")' if name == "marked" else f'where({SAME}("n") % 2 == 0)'
+    app = cli.app(APP.format(name=name, body=even))
     one = run(app, "--brokers", at, *EVERY)
     one.wait_for("running in real-time, epochs of 5 s")
-    produce(at, "marked-in", rows(range(100)))
-    kept = checkpoint_of(cli, "marked")
-    until_reached(kept, {"marked-in": {0: 100}})
+    produce(at, f"{name}-in", rows(range(100)))
+    kept = checkpoint_of(cli, name)
+    until_reached(kept, {f"{name}-in": {0: 100}})
     assert kept.last_commit() == -1, "Spark's own epoch goes on"
-    wait_until(lambda: status(cli)["marked"]["commits"] >= 1, 10, "it does not count")
+    wait_until(lambda: status(cli)[name]["commits"] >= 1, 10, "it does not count")
     jvm_of(cli).kill()
     one.wait_for("Starting again at once")
-    produce(at, "marked-in", rows(range(100, 110)))
-    wait_until(lambda: written(at, "marked-out") >= 55, 60, "it did not go on")
+    produce(at, f"{name}-in", rows(range(100, 110)))
+    wait_until(lambda: written(at, f"{name}-out") >= 55, 60, "it did not go on")
     assert one.end() == 0
-    assert results(at, "marked-out") == list(range(0, 110, 2))
+    assert results(at, f"{name}-out") == list(range(0, 110, 2))
     assert (kept.last_commit(), kept.bookmark()) == (1, None), "and now Spark's logs have it"
-    assert kept.committed()[1] == {"marked-in": {0: 110}}
+    assert kept.committed()[1] == {f"{name}-in": {0: 110}}
 
 
 def test_a_drain_under_load_is_quick_and_repeats_nothing(cli, run, eagre_broker):  # noqa: F811
@@ -142,9 +147,6 @@ def largest(at, topic, size):
         answer.result(10)
 
 
-WITH_STATE = {"PYSPARK_SUBMIT_ARGS": "--conf spark.eagre.stateBookmarks=true pyspark-shell"}
-
-
 def last_counts(at, topic):
     """The latest result of each card."""
     return {row["card"]: row["n"] for row in records(at, topic)}
@@ -159,6 +161,8 @@ BODIES = {
     "counted": 'groupBy("card").agg(F.count("*").alias("n"))',
     "rolled": 'transform(eg.rolling, "card", {"1 day": ["count as seen"]})'
     '.select("card", F.col("seen").alias("n"))',
+    "scored": 'transform(eg.rolling, "card", {"1 day": ["count as seen"]})'
+    f'.select("card", {SAME}("seen").alias("n"))',
 }
 
 
@@ -166,7 +170,6 @@ BODIES = {
 def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name=name, body=BODIES[name]))
-    cli.env |= WITH_STATE
     one = run(app, "--brokers", at, *EVERY)
     one.wait_for("running in real-time, epochs of 5 s")
     kept = checkpoint_of(cli, name)
@@ -183,28 +186,29 @@ def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa:
     assert last_counts(at, f"{name}-out") == {f"c{n}": 8 for n in range(1500)}
     assert written(at, f"{name}-out") == 12000
     assert kept.bookmark() is None, "Spark's logs have it"
-    cli.env.pop("PYSPARK_SUBMIT_ARGS")
     produce(at, f"{name}-in", cards(range(12000, 13500)))
     cli.ok("run", app, "--brokers", at, "--mode", "available-now")
     assert last_counts(at, f"{name}-out") == {f"c{n}": 9 for n in range(1500)}
 
 
-def test_only_pipelines_that_work_off_row_by_row_have_them(eagre_spark, eagre_broker):
+def test_which_bookmarks_a_pipeline_can_do_with(eagre_spark, eagre_broker):
     source = eg.Kafka(
         "shapes", schema="card STRING, n BIGINT, l ARRAY<INT>", brokers=eagre_broker.address
     )
     stream = source.read(eagre_spark)
     half = eg.udf(returns="BIGINT")(lambda n: n // 2)
-    plain = stream.where("n > 1").select("card", F.explode("l").alias("n"))
-    assert gateway.bookmarkable(plain) == "rows"
-    for other in (
-        stream.groupBy("card").count(),
-        stream.dropDuplicates(["card"]),
-        stream.withColumn("at", F.current_timestamp()),
-        stream.where("n = (SELECT 1)"),
-        stream.withColumn("n", half("n")),
+    counted = stream.groupBy("card").count()
+    for rows, kind in (
+        (stream.where("n > 1").select("card", F.explode("l").alias("n")), "rows"),
+        (stream.withColumn("n", half("n")), "still"),
+        (counted, "state"),
+        (counted.withColumn("count", half("count")), "state"),
+        (eg.deduplicate(stream, "card", "1 s"), "state"),
+        (stream.dropDuplicates(["card"]), ""),
+        (stream.withColumn("at", F.current_timestamp()), ""),
+        (stream.where("n = (SELECT 1)"), ""),
     ):
-        assert gateway.bookmarkable(other) == ""
+        assert gateway.bookmarkable(rows) == kind
 
 
 def test_a_bookmark_of_another_epoch_is_not_taken(tmp_path):

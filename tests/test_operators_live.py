@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import time
-from contextlib import ExitStack
 
 import pytest
 from pyspark.sql import functions as F
@@ -284,52 +283,44 @@ BOUND = {
 
 
 @pytest.mark.long
-def test_state_has_an_end(eagre_harness, tmp_path):
+@pytest.mark.parametrize("kind", BOUND)
+def test_state_has_an_end(eagre_harness, tmp_path, kind):
     """Fresh keys over many times of the bound: the state holds those of the last moments.
 
     ``EAGRE_FRESH_KEYS=2000000`` sends millions.
     """
     count = int(os.environ.get("EAGRE_FRESH_KEYS", "10000"))
-    parts = max(24, count // 10_000)
-    rows, other = source("op-bound-in"), eg.Kafka("op-bound-other", schema="id INT, other INT")
+    parts = max(24, count // 50_000)
+    each = count // parts
+    topic = f"op-bound-{kind}"
+    other = eg.Kafka(f"{topic}-other", schema="id INT, other INT")
+    both = [source(topic), other] if kind in ("interval_join", "lookup") else source(topic)
+    pipeline = eg.pipeline(source=both, sink=eg.Kafka(f"{topic}-out"), name=kind)(BOUND[kind])
 
-    def live(kind, transform):
-        both = kind in ("interval_join", "lookup")
-        pipeline = eg.pipeline(
-            source=[rows, other] if both else rows, sink=eg.Kafka(f"op-bound-{kind}"), name=kind
-        )(transform)
-        return Live(eagre_harness, pipeline, tmp_path / kind, "micro-batch", "500 ms")
+    with Live(eagre_harness, pipeline, tmp_path / kind, "micro-batch", "500 ms") as live:
+        seen = {}
 
-    def kept(one):
-        return [
-            p.stateOperators[0].numRowsTotal for p in one.query.recentProgress if p.stateOperators
-        ]
+        def kept():
+            """The rows of state after each batch so far."""
+            for p in live.query.recentProgress:
+                seen[p.batchId] = p.stateOperators[0].numRowsTotal if p.stateOperators else 0
+            return list(seen.values())
 
-    def read(one):
-        """How many keys a query took; what waits would be one large batch, not many moments."""
-        last = one.query.lastProgress
-        ends = [json.loads(s.endOffset or "{}") for s in last.sources] if last else []
-        return sum(sum(end.get("op-bound-in", {}).values()) for end in ends)
+        def read():
+            """How many keys it took; what waits would be one large batch, not many moments."""
+            last = live.query.lastProgress
+            ends = [json.loads(s.endOffset or "{}") for s in last.sources] if last else []
+            return sum(sum(end.get(topic, {}).values()) for end in ends)
 
-    with ExitStack() as stack:
-        queries = {kind: stack.enter_context(live(kind, BOUND[kind])) for kind in BOUND}
-        first = queries["deduplicate"]
-        highest = dict.fromkeys(BOUND, 0)
         for part in range(parts):
-            first.send(*({"id": part * (count // parts) + n} for n in range(count // parts)))
+            live.send(*({"id": part * each + n} for n in range(each)))
             time.sleep(0.5)
-            taken = part * (count // parts)
-            wait_until(lambda: all(read(q) >= taken for q in queries.values()), 120, "too slow")  # noqa: B023
-            highest = {kind: max(highest[kind], *kept(one), 0) for kind, one in queries.items()}
-        for kind, one in queries.items():
-            wait_until(
-                lambda kind=kind, one=one: max(highest[kind], *kept(one), 0) and kept(one)[-1] == 0,
-                60 + count / 10_000,
-                f"{kind}: state is left",
-            )
-            highest[kind] = max(highest[kind], *kept(one))
-    sys.stdout.write(f"of {count} keys at most {highest} rows of state\n")
-    assert all(0 < rows < count for rows in highest.values()), highest
+            wait_until(lambda: read() >= part * each and kept(), 120, "too slow")  # noqa: B023
+        wait_until(lambda: read() == parts * each, 120, "too slow")
+        wait_until(lambda: max(kept()) and kept()[-1] == 0, 120, f"state is left: {seen}")
+    most = max(seen.values())
+    sys.stdout.write(f"{kind}: {count} keys, {each} at a time: at most {most} rows of state\n")
+    assert most <= 6 * each, seen
 
 
 @pytest.mark.parametrize(

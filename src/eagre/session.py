@@ -42,7 +42,7 @@ NESTED_PRUNING = "spark.sql.optimizer.serializer.nestedSchemaPruning.enabled"
 
 
 STATE_BOOKMARKS = "spark.eagre.stateBookmarks"
-"""On trial: ``true`` lets pipelines with state do without the ends of epochs, in local mode."""
+"""``false`` leaves pipelines with state or Python the ends of epochs that Spark has."""
 SHUFFLE = "spark.shuffle.manager.incremental"
 COUNTED = "dev.eagre.flow.CountedShuffle"
 """Spark's streaming shuffle with its rows counted: none may be on its way at such a bookmark."""
@@ -78,7 +78,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         _keep_on_loopback(builder, stated)
         own = stated.get(CLASS_PATH, "")
         builder.config(CLASS_PATH, _appended(own, jars, os.pathsep))
-        if stated.get(STATE_BOOKMARKS) == "true":
+        if stated.get(STATE_BOOKMARKS, "true") == "true":
             builder.config(SHUFFLE, COUNTED)
         stated[COLLECTOR.key] = _with_archive(stated.get(COLLECTOR.key, ""))
     builder.config(EXTENSIONS, _appended(stated.get(EXTENSIONS, ""), [RULES]))

@@ -121,8 +121,12 @@ class View:
                 self._mark_once("flows", ended, "flows again")
 
     def _boundaries(self) -> list[Told]:
-        """The ends of epochs at which rows waited: not those of bookmarks."""
-        return [epoch for epoch in self.status.epochs if "bookmark" not in epoch["phases"]]
+        """The ends of epochs at which rows waited: not those of a bookmark without a standstill."""
+        return [
+            epoch
+            for epoch in self.status.epochs
+            if "bookmark" not in epoch["phases"] or "standstill" in epoch["phases"]
+        ]
 
     def _mark_once(self, kind: str, at: float, text: str) -> None:
         if (kind, at) not in self._marked:

@@ -303,7 +303,8 @@ def bookmarkable(df: DataFrame) -> str:
     """Tell which bookmarks a real-time query over these rows can do with instead of epochs.
 
     Returns:
-        ``rows`` where there is no state, ``state`` where it is written along; empty for none.
+        ``rows`` where each is worked off before the next, ``still`` where the query stands still
+        for a moment, ``state`` where its state is written meanwhile; empty for none.
     """
     return str(companion(df.sparkSession, "Bookmarks").fit(df._jdf))  # noqa: SLF001
 
@@ -311,9 +312,9 @@ def bookmarkable(df: DataFrame) -> str:
 class Bookmarks:
     """Asks a running query how far it has delivered, while its epoch goes on."""
 
-    def __init__(self, spark: SparkSession, query: StreamingQuery, *, stateful: bool) -> None:
+    def __init__(self, spark: SparkSession, query: StreamingQuery, *, stands: bool) -> None:
         internals = companion(spark, "SparkInternals")
-        self._java = internals.bookmarks(_java_query(query), stateful)
+        self._java = internals.bookmarks(_java_query(query), stands)
 
     def ask(self) -> None:
         """Ask for a bookmark; it is there when the producers have sent what they hold."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eagre.delivery import Checkpoint, Ledger
     from eagre.jvm import gateway
 
-EPOCHS = {"rows": "1 hour", "state": "20 days"}
+EPOCHS = {"rows": "1 hour", "still": "1 hour", "state": "20 days"}
 """How long Spark's own epochs are where there are bookmarks. One with state may not end by itself:
 it has more versions of its state by then than Spark has counted."""
 
@@ -106,7 +106,7 @@ class Bookmarks:
         asked, self._asked = self._asked, None
         if asked is None or (answer := self.query.answer()) is None:
             return None
-        state = answer.pop("state")
+        state, phases = answer.pop("state"), answer.pop("phases")
         bookmark = Bookmark.of({**answer, "ends": self._ends})
         if self.ledger and not self.ledger.passed(bookmark.position):
             return None
@@ -114,4 +114,4 @@ class Bookmarks:
         began, self._began = self._began, asked
         rows, self.position = bookmark.rows_since(self.position), bookmark.position
         self.made += 1
-        return bookmarked(began, asked, rows, state)
+        return bookmarked(began, asked, rows, phases, state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -53,14 +52,15 @@ def described(progress: StreamingQueryProgress) -> dict[str, Any]:
     }
 
 
-def bookmarked(began: float, ended: float, rows: int, state: dict[str, int]) -> dict[str, Any]:
+def bookmarked(
+    began: float, ended: float, rows: int, phases: dict[str, int], state: dict[str, int]
+) -> dict[str, Any]:
     """Say what an epoch was that ended with a bookmark, and what state was written with it."""
-    took = int((time.time() - ended) * 1000)
-    counts = ("operators", "keys", "changed", "memory_bytes", "disk_bytes", "commit_ms")
+    counts = ("operators", "keys", "memory_bytes", "disk_bytes", "commit_ms")
     return {
         "began": began,
         "ended": ended,
         "rows": rows,
-        "phases": {"addBatch": int((ended - began) * 1000), "bookmark": took},
+        "phases": {"addBatch": int((ended - began) * 1000), **phases},
         "state": {**dict.fromkeys(counts, 0), **state},
     }

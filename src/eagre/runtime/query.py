@@ -130,7 +130,7 @@ class Run:
         if self.spec.mode == "real-time" and bookmarked != "state":
             gateway.rehearse(self.spark, query)
         if bookmarked:
-            self.bookmarks = self._bookmarks(query, stateful=bookmarked == "state")
+            self.bookmarks = self._bookmarks(query, stands=bookmarked != "rows")
         self.started = time.monotonic()
         self.parent.tell(
             "running",
@@ -152,9 +152,9 @@ class Run:
         )
         return gateway.bookmarkable(writer._df) if fits else ""  # noqa: SLF001  (not public)
 
-    def _bookmarks(self, query: StreamingQuery, *, stateful: bool) -> Bookmarks:
+    def _bookmarks(self, query: StreamingQuery, *, stands: bool) -> Bookmarks:
         return Bookmarks(
-            gateway.Bookmarks(self.spark, query, stateful=stateful),
+            gateway.Bookmarks(self.spark, query, stands=stands),
             self.checkpoint,
             self._every_ms() / 1000,
             self.ground.position,

@@ -106,7 +106,7 @@ class Watchdog:
                 self.grown = True
                 self._once(
                     f"topic {name!r} grew from {partitions} to {found[name].partitions} "
-                    "partitions; they are read from the next epoch on"
+                    "partitions; the new ones are not read yet"
                 )
         self._unread(ends, positions)
         self._overtaken(begins, ends, positions)

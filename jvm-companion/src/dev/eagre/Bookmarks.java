@@ -12,6 +12,7 @@ import dev.eagre.letters.Letters;
 import dev.eagre.letters.Position;
 import dev.eagre.letters.Watch;
 import dev.eagre.operators.Operators;
+import dev.eagre.python.Plans;
 import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -19,7 +20,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.locks.LockSupport;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -51,7 +51,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>At the end of an epoch Spark stops, plans and starts anew, only to write down two lines: where the
  * sources were, and that it got there. A query without state works off each row before it takes the next, so
  * where its tasks are is known at any time; once the producers have sent what they hold, all rows before
- * are delivered. One with state stands still for a moment, and its state is written. What is given here are the
+ * are delivered. One with state stands still for a moment, and its state is written; so does one whose rows go
+ * through Python, or from task to task. What is given here are the
  * two entries that Spark's logs would get if the epoch ended there.
  *
  * <p>Needs private parts of Spark 4.3 and of its Kafka connector; {@link #fit} says whether they are there.
@@ -59,48 +60,52 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class Bookmarks {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String SPARK = "4.3.";
-    private static final long LOOK_AGAIN_NANOS = 200_000;
 
     /** How long the rows in work may take before the state is written, in milliseconds. */
     private static final long STANDS_WITHIN_MS = 5_000;
 
     private final MicroBatchExecution query;
-    private final boolean stateful;
+    private final boolean stands;
     private long version = -1;
     private CompletableFuture<String> asked;
 
-    /** Where the sources were, and the state that was written there, if there is any. */
-    private record Cut(List<Position> positions, Stores.Written state) {}
+    /** Where the sources were, the state that was written there, if any, and how long rows had to wait for it. */
+    private record Cut(List<Position> positions, Stores.Written state, long stoodNanos) {}
 
     /** Where a bookmark is to lie; it may throw. */
     private interface Place {
         Cut found(IncrementalExecution epoch) throws Exception;
     }
 
-    Bookmarks(MicroBatchExecution query, boolean stateful) {
+    Bookmarks(MicroBatchExecution query, boolean stands) {
         this.query = query;
-        this.stateful = stateful;
+        this.stands = stands;
         Watch.close(false);
     }
 
     /**
-     * Which bookmarks a query over these rows can do with: "rows" without state, "state" where what it keeps can be
-     * written in between, or none. No Python that works ahead, and nothing that is made anew with each epoch, as
-     * the current time, subqueries and watermarks are.
+     * Which bookmarks a query over these rows can do with: "rows" where each row is worked off before the next is
+     * taken, "still" where it must stand still for one, "state" where it keeps something that is written then, or
+     * none. No state in Python, and nothing that is made anew with each epoch, as the current time, subqueries and
+     * watermarks are.
      */
     public static String fit(Dataset<Row> rows) {
         var classic = (org.apache.spark.sql.classic.Dataset<Row>) rows;
         LogicalPlan plan = classic.queryExecution().analyzed();
         boolean fits = classic.sparkSession().version().startsWith(SPARK)
                 && alone(classic.sparkSession().sparkContext())
-                && !dev.eagre.python.Plans.callsPython(plan)
                 && !plan.containsPattern(TreePattern.CURRENT_LIKE())
                 && !plan.containsPattern(TreePattern.PLAN_EXPRESSION())
                 && Producers.known();
         if (!fits) return "";
-        if (Columns.rowByRow(rows)) return "rows";
-        boolean writable = CountedShuffle.inUse() && PlanTree.nodes(plan).stream().allMatch(Bookmarks::writable);
-        return writable && Stores.known() ? "state" : "";
+        if (Columns.rowByRow(rows) && !Plans.callsPython(plan)) return "rows";
+        List<LogicalPlan> nodes = PlanTree.nodes(plan);
+        if (!CountedShuffle.inUse() || !Stores.known() || !nodes.stream().allMatch(Bookmarks::writable)) return "";
+        return nodes.stream().anyMatch(Bookmarks::keeps) ? "state" : "still";
+    }
+
+    private static boolean keeps(LogicalPlan node) {
+        return node instanceof Aggregate || node instanceof TransformWithState;
     }
 
     /** Whether a part of a plan keeps nothing, or keeps it where it can be written in between. */
@@ -120,7 +125,7 @@ public final class Bookmarks {
 
     /** Asks for a bookmark; it takes as long as the producers need to send what they hold. */
     public void ask() {
-        ask(stateful ? epoch -> stood(epoch, STANDS_WITHIN_MS, false) : epoch -> new Cut(Watch.reached(), null));
+        ask(stands ? epoch -> stood(epoch, STANDS_WITHIN_MS, false) : epoch -> new Cut(Watch.reached(), null, 0));
     }
 
     /**
@@ -129,28 +134,31 @@ public final class Bookmarks {
      * @return whether they had within the time
      */
     public boolean close(long waitMs) throws Exception {
-        if (stateful) {
+        if (stands) {
             IncrementalExecution epoch = query.lastExecution();
             Cut cut = epoch == null ? null : stood(epoch, waitMs, true);
             ask(now -> cut);
             return cut != null;
         }
         Watch.close(true);
-        List<Position> next = next(System.nanoTime() + waitMs * 1_000_000);
+        List<Position> next = Flow.awaited(System.nanoTime() + waitMs * 1_000_000, Watch::next);
         List<Position> last = next == null ? Watch.reached() : next;
-        ask(now -> new Cut(last, null));
+        ask(now -> new Cut(last, null, 0));
         return next != null;
     }
 
-    /** Holds the sources, lets the rows in work be done, and writes the state; null if that takes too long. */
+    /** Holds the sources, lets the rows in work be done, and writes the state, if any; null if that takes too long. */
     private Cut stood(IncrementalExecution epoch, long waitMs, boolean last) throws Exception {
-        long deadline = System.nanoTime() + waitMs * 1_000_000;
+        long began = System.nanoTime();
+        long deadline = began + waitMs * 1_000_000;
         Watch.close(true);
         try {
-            List<Position> next = next(deadline);
+            List<Position> next = Flow.awaited(deadline, Watch::next);
             if (next == null) return null;
-            Stores.Written state = Flow.standing(deadline, () -> Stores.write(query.runId(), operators(epoch)));
+            List<StatefulOperatorStateInfo> operators = operators(epoch);
+            Stores.Written state = Flow.standing(deadline, () -> Stores.write(query.runId(), operators));
             if (state == null) return null;
+            if (operators.isEmpty()) return new Cut(next, null, System.nanoTime() - began);
             long before = version < 0 ? epoch.currentBatchId() : version;
             if (state.version() != before + 1) {
                 throw new IllegalStateException(
@@ -159,20 +167,10 @@ public final class Bookmarks {
             // What the state looks like: Spark writes it when the first epoch of a run ends.
             if (version < 0) epoch.writeRecordedStateMetadata();
             version = state.version();
-            return new Cut(next, state);
+            return new Cut(next, state, System.nanoTime() - began);
         } finally {
             if (!last) Watch.close(false);
         }
-    }
-
-    /** The rows that the sources will give next, once each of them waits. */
-    private static List<Position> next(long deadline) {
-        List<Position> next = Watch.next();
-        while (next == null && System.nanoTime() < deadline) {
-            LockSupport.parkNanos(LOOK_AGAIN_NANOS);
-            next = Watch.next();
-        }
-        return next;
     }
 
     private void ask(Place place) {
@@ -197,7 +195,7 @@ public final class Bookmarks {
 
     /**
      * The bookmark that was asked for, as JSON: the epoch in which it lies, the sources' {@code position}, and the
-     * entries of Spark's two logs. Empty where there is none: the epoch just began or ended.
+     * entries of Spark's two logs, with how long it took and what the state is. Empty where there is none: the epoch just began or ended.
      *
      * @throws java.util.concurrent.CompletionException if a result was lost: the run must begin again before it
      */
@@ -210,6 +208,7 @@ public final class Bookmarks {
     private String made(Place place) throws Exception {
         IncrementalExecution epoch = query.lastExecution();
         if (epoch == null) return "";
+        long began = System.nanoTime();
         Cut cut = place.found(epoch);
         if (cut == null) return "";
         if (!Producers.flush()) {
@@ -231,8 +230,16 @@ public final class Bookmarks {
         bookmark.set("position", everything);
         bookmark.put("offsets", offsets(epoch, ends));
         bookmark.put("commit", commit(epoch, cut.state));
+        bookmark.set("phases", JSON.valueToTree(phases(cut, System.nanoTime() - began)));
         bookmark.set("state", JSON.valueToTree(described(cut.state)));
         return bookmark.toString();
+    }
+
+    /** How long it took, and how long rows stood still for it, in milliseconds. */
+    private Map<String, Long> phases(Cut cut, long nanos) {
+        long stood = cut.stoodNanos / 1_000_000;
+        if (!stands) return Map.of("bookmark", nanos / 1_000_000);
+        return Map.of("bookmark", Math.max(nanos / 1_000_000 - stood, 0), "standstill", stood);
     }
 
     private static Map<String, Long> described(Stores.Written state) {
@@ -241,7 +248,8 @@ public final class Bookmarks {
                 "operators", (long) state.ids().size(),
                 "keys", state.keys(),
                 "memory_bytes", state.memoryBytes(),
-                "disk_bytes", state.diskBytes());
+                "disk_bytes", state.diskBytes(),
+                "commit_ms", state.tookMs());
     }
 
     /** Where a source is: where its epoch began, or where its tasks are by now. */

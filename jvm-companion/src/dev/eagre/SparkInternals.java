@@ -96,8 +96,8 @@ public final class SparkInternals {
     }
 
     /** Says how far a query has delivered while its epoch goes on; see {@link Bookmarks}. */
-    public static Bookmarks bookmarks(StreamingQuery query, boolean stateful) {
-        return new Bookmarks((MicroBatchExecution) execution(query), stateful);
+    public static Bookmarks bookmarks(StreamingQuery query, boolean stands) {
+        return new Bookmarks((MicroBatchExecution) execution(query), stands);
     }
 
     /** Whether a query runs in real time; the public API does not tell its trigger. */

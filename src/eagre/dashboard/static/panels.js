@@ -147,8 +147,9 @@ export function epochs(view) {
   const rows = [...all].reverse().slice(0, 8).map((e) => h("tr", {}, h("td", {}, String(e.batch)), h("td", {}, clock(e.ended)), h("td", { class: "n" }, count(e.rows)),
     h("td", { class: "n" }, ms(e.phases.addBatch)), h("td", { class: "n" }, ms(around(e))),
     h("td", { class: "keep" }, h("div", { class: "phases" }, names.map((n, i) => h("i", { class: `ph${i % 6}`, w: `${(100 * (e.phases[n] || 0)) / most}%`, title: `${n} ${e.phases[n] || 0} ms` }))))));
-  const marked = all.every((e) => "bookmark" in e.phases);
-  fill("epochs", head(title, marked ? "rows flow on while a bookmark is written" : "rows flow in the run; around it they wait"), table([[real ? "epoch" : "batch"], ["ended"], ["rows", "n"], ["run", "n"], ["around", "n"], ["", "keep"]], rows),
+  const marked = all.every((e) => "bookmark" in e.phases), stood = all.some((e) => "standstill" in e.phases);
+  const note = !marked ? "rows flow in the run; around it they wait" : stood ? "rows wait only for the standstill" : "rows flow on while a bookmark is written";
+  fill("epochs", head(title, note), table([[real ? "epoch" : "batch"], ["ended"], ["rows", "n"], ["run", "n"], ["around", "n"], ["", "keep"]], rows),
     h("p", { class: "foot legend phases-key" }, names.map((n, i) => h("span", {}, h("i", { class: `ph${i % 6}` }), n))));
 }
 
@@ -161,7 +162,7 @@ export function state(view) {
   if (!s.operators) { fill("state", head("State"), quiet("This pipeline keeps none."), ...heap); return; }
   fill("state", head("State", `at the end of epoch ${last.batch}`), h("div", { class: "facts" },
     h("div", {}, h("b", { class: "big" }, count(s.keys)), h("span", {}, "keys")), h("div", {}, h("b", { class: "big" }, bytes(s.memory_bytes)), h("span", {}, "memory")), h("div", {}, h("b", { class: "big" }, bytes(s.disk_bytes)), h("span", {}, "files"))),
-  h("p", { class: "foot" }, `${count(s.changed)} keys changed in that epoch; the commit took ${ms(s.commit_ms)}.`), ...heap);
+  h("p", { class: "foot" }, `${s.changed === undefined ? "" : `${count(s.changed)} keys changed in that epoch; `}the commit took ${ms(s.commit_ms)}.`), ...heap);
 }
 
 export function settings(view) {

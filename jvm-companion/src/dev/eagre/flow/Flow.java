@@ -7,12 +7,13 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Supplier;
 import org.apache.spark.TaskContext;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * The rows on their way from task to task within this JVM: counted where they leave one and where they reach
- * the next. Once the sources give no more, as many have arrived as have left, and every task waits for the
+ * The rows on their way from task to task within this JVM, or to Python and back: counted where they leave and
+ * where they arrive. Once the sources give no more, as many have arrived as have left, and every task waits for the
  * next, then no row is in work anywhere, and the state is that after a known row of each source.
  */
 public final class Flow {
@@ -26,20 +27,21 @@ public final class Flow {
     private Flow() {}
 
     /** Rows that one thread has counted. */
-    static class Count {
+    public static class Count {
         volatile long rows;
 
         /** One more. */
-        final void one() {
+        public final void one() {
             rows = rows + 1;
         }
     }
 
     /** The rows that a task has taken; it waits for the next, or has one in work. */
-    static final class Arrivals extends Count {
+    public static final class Arrivals extends Count {
         private volatile boolean waits;
 
-        void waits(boolean now) {
+        /** From now on; the row that was taken before is done by then. */
+        public void waits(boolean now) {
             waits = now;
         }
     }
@@ -61,11 +63,13 @@ public final class Flow {
         }
     }
 
-    static Count leaving(TaskContext task) {
+    /** Counts the rows that a task sends on its way to others, or to another process. */
+    public static Count leaving(TaskContext task) {
         return during(task, LEFT, new Count());
     }
 
-    static Arrivals arriving(TaskContext task) {
+    /** Counts those that a task takes from there; one that ends on the way has arrived as well. */
+    public static Arrivals arriving(TaskContext task) {
         return during(task, ARRIVED, new Arrivals());
     }
 
@@ -97,10 +101,7 @@ public final class Flow {
      * @return what the work gives; null if the rows were not done before the deadline
      */
     public static <T> T standing(long deadline, Work<T> work) throws Exception {
-        while (!still()) {
-            if (System.nanoTime() > deadline) return null;
-            LockSupport.parkNanos(LOOK_AGAIN_NANOS);
-        }
+        if (awaited(deadline, () -> still() ? Boolean.TRUE : null) == null) return null;
         List<Halt> halts = new ArrayList<>();
         try {
             for (Stop stop : STOPS) {
@@ -119,6 +120,16 @@ public final class Flow {
         } finally {
             halts.forEach(halt -> halt.over.countDown());
         }
+    }
+
+    /** Looks again and again until there is something; null if there is nothing by the deadline. */
+    public static <T> T awaited(long deadline, Supplier<T> sought) {
+        T found = sought.get();
+        while (found == null && System.nanoTime() < deadline) {
+            LockSupport.parkNanos(LOOK_AGAIN_NANOS);
+            found = sought.get();
+        }
+        return found;
     }
 
     /** The counts first: a task that has taken its last row and waits again has done it. */

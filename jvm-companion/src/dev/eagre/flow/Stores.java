@@ -32,8 +32,10 @@ public final class Stores {
      * @param version of every store
      * @param ids the name that each has, by operator and partition, as the commit log has them
      * @param keys how many there are, with what they take in memory and on the disk
+     * @param tookMs how long it took
      */
-    public record Written(long version, Map<Object, String[][]> ids, long keys, long memoryBytes, long diskBytes) {}
+    public record Written(
+            long version, Map<Object, String[][]> ids, long keys, long memoryBytes, long diskBytes, long tookMs) {}
 
     /** Whether Spark keeps its stores where they are looked for. */
     public static boolean known() {
@@ -52,6 +54,7 @@ public final class Stores {
      */
     public static Written write(UUID run, List<StatefulOperatorStateInfo> operators)
             throws ReflectiveOperationException {
+        long began = System.nanoTime();
         Map<Object, String[][]> ids = new HashMap<>();
         int awaited = 0;
         for (StatefulOperatorStateInfo operator : operators) {
@@ -83,7 +86,7 @@ public final class Stores {
                 disk += metrics.get().totalSSTFilesBytes();
             }
         }
-        return new Written(version, ids, keys, memory, disk);
+        return new Written(version, ids, keys, memory, disk, (System.nanoTime() - began) / 1_000_000);
     }
 
     private static Map<StateStoreId, RocksDB> stores(UUID run) throws ReflectiveOperationException {

@@ -64,10 +64,7 @@ public final class Accept extends Expression implements CodegenFallback, Seriali
         UTF8String topic = (UTF8String) parts[TOPIC].eval(row);
         int partition = (Integer) parts[PARTITION].eval(row);
         long offset = (Long) parts[OFFSET].eval(row);
-        if (note != null) {
-            note.set(topic, partition, offset);
-            note.hold();
-        }
+        if (note != null) note.take(topic, partition, offset);
         waits(topic, partition).took((Long) parts[TIMESTAMP].eval(row));
         if (policy.remembers() && policy.wrote(new Position(topic.toString(), partition, offset), 0)) return null;
         if (!quarantine.isEmpty() && quarantine.contains(new Position(topic.toString(), partition, offset))) {

@@ -35,20 +35,24 @@ public final class Watch {
         private int partition;
         private volatile long offset = -1;
         private volatile boolean held;
+        private volatile boolean ofSource;
 
         /** Where that row comes from. */
         Position position() {
             return new Position(topic.toString(), partition, offset);
         }
 
+        /** Notes a row that is handed on. */
         public void set(UTF8String topic, int partition, long offset) {
             if (!topic.equals(this.topic)) this.topic = topic.copy();
             this.partition = partition;
             this.offset = offset;
         }
 
-        /** Keeps the row that was just noted for as long as no more are wanted. */
-        void hold() {
+        /** Notes a row that a source gives, and keeps it for as long as no more are wanted. */
+        void take(UTF8String topic, int partition, long offset) {
+            set(topic, partition, offset);
+            ofSource = true;
             if (!closed) return;
             held = true;
             try {
@@ -120,6 +124,7 @@ public final class Watch {
         List<Position> reached = new ArrayList<>();
         for (Watch watch : TASKS.values()) {
             watch.notes.forEach((thread, note) -> {
+                if (!note.ofSource) return;
                 Position next = note.next(thread);
                 if (next != null || note.offset >= 0) reached.add(next != null ? next : note.position());
             });
@@ -140,6 +145,7 @@ public final class Watch {
         List<Position> next = new ArrayList<>();
         for (Watch watch : TASKS.values()) {
             for (Map.Entry<Thread, Note> one : watch.notes.entrySet()) {
+                if (!one.getValue().ofSource) continue;
                 Position position = one.getValue().next(one.getKey());
                 if (position == null) return null;
                 next.add(position);

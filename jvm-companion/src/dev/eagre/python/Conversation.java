@@ -1,5 +1,6 @@
 package dev.eagre.python;
 
+import dev.eagre.flow.Flow;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayDeque;
@@ -30,6 +31,8 @@ final class Conversation extends AbstractIterator<Object> {
     private final Codec.RowCodec results;
     private final int passed;
     private final Thread reader;
+    private final Flow.Count leaving;
+    private final Flow.Arrivals arriving;
     private final Deque<Object> answers = new ArrayDeque<>();
 
     private Worker worker;
@@ -67,6 +70,8 @@ final class Conversation extends AbstractIterator<Object> {
         begin(pending);
         worker = Workers.lease(key, hello, options);
         TaskContext task = TaskContext.get();
+        leaving = Flow.leaving(task);
+        arriving = Flow.arriving(task);
         reader = Readers.start(task, () -> read(rows));
         task.addTaskCompletionListener((TaskCompletionListener) context -> end());
     }
@@ -80,7 +85,9 @@ final class Conversation extends AbstractIterator<Object> {
     private void read(Iterator<Object> rows) {
         try {
             while (rows.hasNext()) {
-                gather((InternalRow) rows.next());
+                InternalRow row = (InternalRow) rows.next();
+                leaving.one();
+                gather(row);
             }
             finish(null);
         } catch (Throwable error) {
@@ -132,6 +139,8 @@ final class Conversation extends AbstractIterator<Object> {
 
     @Override
     public boolean hasNext() {
+        if (!answers.isEmpty()) return true;
+        arriving.waits(true);
         try {
             while (answers.isEmpty() && !finished) {
                 listen();
@@ -139,12 +148,15 @@ final class Conversation extends AbstractIterator<Object> {
         } catch (IOException error) {
             throw new UncheckedIOException(error.getMessage(), error);
         }
-        return !answers.isEmpty();
+        if (answers.isEmpty()) return false;
+        arriving.waits(false);
+        return true;
     }
 
     @Override
     public Object next() {
         Object row = answers.poll();
+        arriving.one();
         failures.handOn(origin((JoinedRow) row));
         return row;
     }
@@ -185,7 +197,8 @@ final class Conversation extends AbstractIterator<Object> {
             boolean before = failures.endedBefore(origin(row));
             if (message.takeByte() == 0) {
                 InternalRow result = results.read(message);
-                if (!before) answers.add(new JoinedRow(row, result));
+                if (before) arriving.one();
+                else answers.add(new JoinedRow(row, result));
             } else {
                 report(row, message.takeText());
             }
@@ -193,8 +206,10 @@ final class Conversation extends AbstractIterator<Object> {
         return retire;
     }
 
+    /** The row ends here. */
     private void report(InternalRow row, String reason) {
         failures.report(reason, origin(row));
+        arriving.one();
     }
 
     /** Where a row comes from; null if it does not say. */
