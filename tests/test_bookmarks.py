@@ -13,6 +13,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 import eagre as eg
 from conftest import processes_of
@@ -163,13 +164,31 @@ BODIES = {
     '.select("card", F.col("seen").alias("n"))',
     "scored": 'transform(eg.rolling, "card", {"1 day": ["count as seen"]})'
     f'.select("card", {SAME}("seen").alias("n"))',
+    "kept": "transform(kept_by_python)",
 }
+COUNTER = """
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+class Counter(StatefulProcessor):
+    def init(self, handle):
+        self.seen = handle.getValueState("seen", "n BIGINT")
+
+    def handleInputRows(self, key, rows, timerValues):
+        n = (self.seen.get() or (0,))[0]
+        for _ in rows:
+            n += 1
+            yield key[0], n
+        self.seen.update((n,))
+
+def kept_by_python(df):
+    return eg.transform_with_state(df.groupBy("card"), Counter(), "card STRING, n BIGINT")
+"""
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
-    app = cli.app(APP.format(name=name, body=BODIES[name]))
+    app = cli.app(APP.format(name=name, body=BODIES[name]) + COUNTER)
     one = run(app, "--brokers", at, *EVERY)
     one.wait_for("running in real-time, epochs of 5 s")
     kept = checkpoint_of(cli, name)
@@ -191,6 +210,21 @@ def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa:
     assert last_counts(at, f"{name}-out") == {f"c{n}": 9 for n in range(1500)}
 
 
+class Keeping(StatefulProcessor):
+    def __init__(self, ttl_ms):
+        self.ttl_ms = ttl_ms
+
+    def init(self, handle):
+        self.seen = handle.getValueState("seen", "n BIGINT", self.ttl_ms)
+
+    def handleInputRows(self, key, rows, timerValues):  # noqa: ARG002, N802, N803
+        yield from ()
+
+
+def kept(stream, ttl_ms):
+    return eg.transform_with_state(stream.groupBy("card"), Keeping(ttl_ms), "card STRING")
+
+
 def test_which_bookmarks_a_pipeline_can_do_with(eagre_spark, eagre_broker):
     source = eg.Kafka(
         "shapes", schema="card STRING, n BIGINT, l ARRAY<INT>", brokers=eagre_broker.address
@@ -198,12 +232,17 @@ def test_which_bookmarks_a_pipeline_can_do_with(eagre_spark, eagre_broker):
     stream = source.read(eagre_spark)
     half = eg.udf(returns="BIGINT")(lambda n: n // 2)
     counted = stream.groupBy("card").count()
+    timed = stream.withColumn("at", F.col("_source.timestamp")).withWatermark("at", "1 second")
     for rows, kind in (
         (stream.where("n > 1").select("card", F.explode("l").alias("n")), "rows"),
         (stream.withColumn("n", half("n")), "still"),
         (counted, "state"),
         (counted.withColumn("count", half("count")), "state"),
         (eg.deduplicate(stream, "card", "1 s"), "state"),
+        (eg.deduplicate(timed, "card", "1 s"), "state"),
+        (timed.groupBy("card").count(), ""),
+        (kept(stream, None), "state"),
+        (kept(stream, 60_000), ""),
         (stream.dropDuplicates(["card"]), ""),
         (stream.withColumn("at", F.current_timestamp()), ""),
         (stream.where("n = (SELECT 1)"), ""),

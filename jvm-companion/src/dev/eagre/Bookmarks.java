@@ -11,8 +11,8 @@ import dev.eagre.letters.Columns;
 import dev.eagre.letters.Letters;
 import dev.eagre.letters.Position;
 import dev.eagre.letters.Watch;
-import dev.eagre.operators.Operators;
 import dev.eagre.python.Plans;
+import dev.eagre.python.Ticking;
 import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -25,6 +25,7 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.AppendColumns;
+import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.SerializeFromObject;
@@ -41,6 +42,7 @@ import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
 import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset;
 import org.apache.spark.sql.execution.streaming.runtime.StreamProgress;
 import org.apache.spark.sql.streaming.StreamingQuery;
+import org.apache.spark.sql.streaming.TimeMode;
 import scala.Option;
 import scala.collection.immutable.Map$;
 import scala.jdk.javaapi.CollectionConverters;
@@ -86,8 +88,8 @@ public final class Bookmarks {
     /**
      * Which bookmarks a query over these rows can do with: "rows" where each row is worked off before the next is
      * taken, "still" where it must stand still for one, "state" where it keeps something that is written then, or
-     * none. No state in Python, and nothing that is made anew with each epoch, as the current time, subqueries and
-     * watermarks are.
+     * none. Nothing may be made anew with each epoch, as the current time, subqueries and the watermark of an
+     * aggregate are.
      */
     public static String fit(Dataset<Row> rows) {
         var classic = (org.apache.spark.sql.classic.Dataset<Row>) rows;
@@ -100,17 +102,20 @@ public final class Bookmarks {
         if (!fits) return "";
         if (Columns.rowByRow(rows) && !Plans.callsPython(plan)) return "rows";
         List<LogicalPlan> nodes = PlanTree.nodes(plan);
-        if (!CountedShuffle.inUse() || !Stores.known() || !nodes.stream().allMatch(Bookmarks::writable)) return "";
-        return nodes.stream().anyMatch(Bookmarks::keeps) ? "state" : "still";
-    }
-
-    private static boolean keeps(LogicalPlan node) {
-        return node instanceof Aggregate || node instanceof TransformWithState;
+        boolean aggregates = nodes.stream().anyMatch(node -> node instanceof Aggregate);
+        boolean writable = nodes.stream()
+                .allMatch(node -> writable(node) || node instanceof EventTimeWatermark && !aggregates);
+        if (!writable || !CountedShuffle.inUse() || !Stores.known()) return "";
+        return aggregates || nodes.stream().anyMatch(node -> node instanceof TransformWithState) ? "state" : "still";
     }
 
     /** Whether a part of a plan keeps nothing, or keeps it where it can be written in between. */
     private static boolean writable(LogicalPlan node) {
-        if (node instanceof TransformWithState state) return Operators.isOne(state);
+        if (node instanceof TransformWithState state) {
+            return (Object) state.statefulProcessor() instanceof Ticking processor
+                    && !processor.needsEpochs()
+                    && !state.timeMode().equals(TimeMode.EventTime());
+        }
         return Columns.passes(node)
                 || node instanceof Aggregate
                 || node instanceof AppendColumns

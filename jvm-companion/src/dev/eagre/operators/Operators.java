@@ -66,7 +66,7 @@ public final class Operators {
     }
 
     /** Whether a stateful part is an operator from here. */
-    public static boolean isOne(TransformWithState state) {
+    private static boolean isOne(TransformWithState state) {
         return (Object) state.statefulProcessor() instanceof Operator<?>;
     }
 

@@ -45,13 +45,17 @@ final class Ahead extends AbstractIterator<Object> {
     private final Iterator<Object> rows;
     private final InternalRow tick;
     private final long tickMs;
+    private final Flow.Count leaving;
+    private final Flow.Arrivals arriving;
     private Object next;
     private boolean reading;
     private int inRow;
     private volatile boolean pausing;
     private volatile Throwable failure;
 
-    private Ahead(Iterator<Object> rows, InternalRow tick, long tickMs) {
+    private Ahead(TaskContext task, Iterator<Object> rows, InternalRow tick, long tickMs) {
+        leaving = Flow.leaving(task);
+        arriving = Flow.arriving(task);
         this.rows = rows;
         this.tick = tick;
         this.tickMs = tickMs;
@@ -79,7 +83,7 @@ final class Ahead extends AbstractIterator<Object> {
         public Iterator<Object> apply(Iterator<Object> rows) {
             TaskContext task = TaskContext.get();
             String name = name(processor, task);
-            Ahead ahead = new Ahead(rows, new GenericInternalRow(new Object[columns]), tickMs);
+            Ahead ahead = new Ahead(task, rows, new GenericInternalRow(new Object[columns]), tickMs);
             RUNNING.put(name, ahead);
             if (tickMs > 0) Flow.stops(task, ahead.queue::put);
             Thread reader = Readers.start(task, ahead::read);
@@ -118,7 +122,7 @@ final class Ahead extends AbstractIterator<Object> {
                 wanted.acquire();
                 boolean more = true;
                 while (!pausing && (more = rows.hasNext())) {
-                    queue.put(rows.next());
+                    queue.put(one());
                 }
                 queue.put(more ? PAUSE : END);
             }
@@ -131,6 +135,12 @@ final class Ahead extends AbstractIterator<Object> {
         }
     }
 
+    private Object one() {
+        Object row = rows.next();
+        leaving.one();
+        return row;
+    }
+
     private void begin() {
         reading = true;
         pausing = false;
@@ -140,17 +150,20 @@ final class Ahead extends AbstractIterator<Object> {
 
     @Override
     public boolean hasNext() {
+        if (next == null) arriving.waits(true);
         while (next == null) {
             next = reading ? awaited() : taken();
         }
         if (next == END && failure != null) Readers.rethrow(failure);
-        return next != END;
+        if (next == END) return false;
+        arriving.waits(false);
+        return true;
     }
 
     /** Takes a row from Spark itself; many at once in a row mean that they wait. */
     private Object taken() {
         long start = System.nanoTime();
-        Object row = rows.hasNext() ? rows.next() : END;
+        Object row = rows.hasNext() ? one() : END;
         inRow = System.nanoTime() - start < AT_ONCE_NANOS ? inRow + 1 : 0;
         if (inRow >= ROWS_TO_BEGIN && row != END) begin();
         return row;
@@ -187,6 +200,7 @@ final class Ahead extends AbstractIterator<Object> {
     public Object next() {
         Object row = next;
         next = null;
+        if (row != tick) arriving.one();
         return row;
     }
 }

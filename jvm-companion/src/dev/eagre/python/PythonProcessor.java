@@ -81,6 +81,19 @@ final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, 
         return tickMs;
     }
 
+    /** Spark drops what is older than its TTL when an epoch ends, and takes its age from when one began. */
+    @Override
+    public boolean needsEpochs() {
+        try {
+            for (JsonNode variable : Options.JSON.readTree(declared).get("variables")) {
+                if (!variable.get("ttl_ms").isNull()) return true;
+            }
+            return false;
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
         try {

@@ -7,4 +7,9 @@ public interface Ticking {
 
     /** How often an idle partition looks at its timers; 0 for never. */
     long tickMs();
+
+    /** Whether what it keeps is taken away only when an epoch ends. */
+    default boolean needsEpochs() {
+        return false;
+    }
 }
