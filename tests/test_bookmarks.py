@@ -222,7 +222,8 @@ class Keeping(StatefulProcessor):
 
 
 def kept(stream, ttl_ms):
-    return eg.transform_with_state(stream.groupBy("card"), Keeping(ttl_ms), "card STRING")
+    cards = stream.groupBy("card")
+    return eg.transform_with_state(cards, Keeping(ttl_ms), "card STRING", "processing-time")
 
 
 def test_which_bookmarks_a_pipeline_can_do_with(eagre_spark, eagre_broker):

@@ -12,15 +12,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 import eagre as eg
 
 readings = eg.Kafka(
-    "readings",
-    schema="id BIGINT, device STRING, value DOUBLE, at TIMESTAMP, sent_us BIGINT",
+    "readings", schema="id BIGINT, device STRING, value DOUBLE, at TIMESTAMP, sent_us BIGINT"
 )
 verdicts = eg.Kafka("verdicts", key="device")
 
 SILENCE_MS, DAY_MS = 30_000, 86_400_000
-LEARNING, PACE = 20, 0.01
-LIMIT, RESOLUTION, REMEMBERED = 6.0, 0.01, 16
-
+LEARNING, PACE, LIMIT, RESOLUTION, REMEMBERED = 20, 0.01, 6.0, 0.01, 16
 KNOWN = "n LONG, mean DOUBLE, variance DOUBLE, heard LONG, silent BOOLEAN, ids ARRAY<LONG>"
 RESULT = (
     "device STRING, verdict STRING, value DOUBLE, mean DOUBLE, deviation DOUBLE, ms LONG, "
@@ -31,8 +28,7 @@ RESULT = (
 @eg.pipeline(source=readings, sink=verdicts, slo="p99 < 300ms")
 def judge(df: DataFrame, silence_ms: int = SILENCE_MS) -> DataFrame:
     """Each reading with a verdict: learning, usual, unusual or back; and silent, by a timer."""
-    known = df.where("value IS NOT NULL").withColumn("ms", F.unix_millis("at"))
-    devices = known.groupBy("device")
+    devices = df.where("value IS NOT NULL").withColumn("ms", F.unix_millis("at")).groupBy("device")
     made = eg.transform_with_state(devices, Watch(silence_ms), RESULT, "processing-time")
     return made.withColumn("at", F.timestamp_millis("ms")).drop("ms")
 
@@ -44,9 +40,9 @@ class Watch(StatefulProcessor):
         self.silence_ms = silence_ms
 
     def init(self, handle: Any) -> None:
-        """Ask for the state; a device of which nothing is heard for a day is forgotten."""
+        """Ask for the state, and note since when devices can be heard."""
         self.handle, self.began = handle, time.time_ns() // 1_000_000
-        self.known = handle.getValueState("known", KNOWN, DAY_MS)
+        self.known = handle.getValueState("known", KNOWN)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
         """Judge each reading once by those before it, then learn from it."""
@@ -70,11 +66,15 @@ class Watch(StatefulProcessor):
         self.known.update((n, mean, variance, now, False, ids))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
-        """Tell of a silent device; while the query itself stood still nobody could be heard."""
-        known = self.known.get()
-        due = max(known.heard, self.began) + self.silence_ms if known else 0
-        if timerValues.getCurrentProcessingTimeInMs() < due:
+        """Tell of a silent device, and forget it after a day; a standstill here is no silence."""
+        known, now = self.known.get(), timerValues.getCurrentProcessingTimeInMs()
+        wait = DAY_MS if known and known.silent else self.silence_ms
+        due = max(known.heard, self.began) + wait if known else 0
+        if now < due:
             self.handle.registerTimer(due)
+        elif known and known.silent:
+            self.known.clear()
         elif known:
+            self.handle.registerTimer(now + DAY_MS)
             self.known.update((*known[:4], True, known.ids))
             yield key[0], "silent", None, known.mean, math.sqrt(known.variance), known.heard, None
