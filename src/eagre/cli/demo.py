@@ -9,7 +9,7 @@ import click
 
 from eagre.bench.campaign import LATE_MS
 from eagre.bench.load import fill_tables, rate_of, topic_of
-from eagre.bench.systems.base import modified_us
+from eagre.bench.systems.base import written_us
 from eagre.bench.systems.spark import COMMITS, run_app
 from eagre.bench.trial import WARM_SECONDS, Trial, scratch_folder, starter, warm_broker
 from eagre.broker import EmbeddedBroker, Topics
@@ -135,7 +135,7 @@ def _pipeline(app: str, mode: str, every: str, brokers: str, place: Path) -> Cal
 
 def _epochs(place: Path, since_us: int, seconds: float) -> int:
     """How many epochs ended while it was measured."""
-    ends = [at for kind in COMMITS for at in modified_us(place.rglob(kind))]
+    ends = written_us(place, COMMITS)
     return sum(since_us <= at < since_us + seconds * 1_000_000 for at in ends)
 
 

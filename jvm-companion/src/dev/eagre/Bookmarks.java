@@ -54,8 +54,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * sources were, and that it got there. A query without state works off each row before it takes the next, so
  * where its tasks are is known at any time; once the producers have sent what they hold, all rows before
  * are delivered. One with state stands still for a moment, and its state is written; so does one whose rows go
- * through Python, or from task to task. What is given here are the
- * two entries that Spark's logs would get if the epoch ended there.
+ * through Python, or from task to task. What is given here are the two entries that Spark's logs would get if the
+ * epoch ended there.
  *
  * <p>Needs private parts of Spark 4.3 and of its Kafka connector; {@link #fit} says whether they are there.
  */
@@ -200,7 +200,8 @@ public final class Bookmarks {
 
     /**
      * The bookmark that was asked for, as JSON: the epoch in which it lies, the sources' {@code position}, and the
-     * entries of Spark's two logs, with how long it took and what the state is. Empty where there is none: the epoch just began or ended.
+     * entries of Spark's two logs, with how long it took and what the state is. Empty where there is none: the epoch
+     * just began or ended.
      *
      * @throws java.util.concurrent.CompletionException if a result was lost: the run must begin again before it
      */

@@ -81,9 +81,10 @@ class System(ABC):
 
     def checkpoint_times(self, state: Path) -> list[int]:
         """When its checkpoints were finished, in microseconds since 1970."""
-        return sorted(at for kind in self.checkpoints for at in modified_us(state.rglob(kind)))
+        return written_us(state, self.checkpoints)
 
 
-def modified_us(paths: Iterable[Path]) -> list[int]:
-    """When files were last written."""
-    return [path.stat().st_mtime_ns // 1000 for path in paths if path.is_file()]
+def written_us(folder: Path, kinds: Iterable[str]) -> list[int]:
+    """When the files of these kinds below a folder were last written."""
+    found = (path for kind in kinds for path in folder.rglob(kind))
+    return sorted(path.stat().st_mtime_ns // 1000 for path in found if path.is_file())

@@ -77,14 +77,14 @@ public final class Stores {
             }
             version = now;
             ids.get(one.getKey().operatorId())[one.getKey().partitionId()] = new String[] {id.get()};
-            // The same version again: nothing is read, and further changes go into the next one.
-            store.load(now, id, false, false);
             var metrics = store.metricsOpt();
             if (metrics.isDefined()) {
                 keys += metrics.get().numCommittedKeys();
                 memory += metrics.get().totalMemUsageBytes();
                 disk += metrics.get().totalSSTFilesBytes();
             }
+            // The same version again: nothing is read, and further changes go into the next one.
+            store.load(now, id, false, false);
         }
         return new Written(version, ids, keys, memory, disk, (System.nanoTime() - began) / 1_000_000);
     }
