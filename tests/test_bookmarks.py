@@ -166,6 +166,8 @@ BODIES = {
     f'.select("card", {SAME}("seen").alias("n"))',
     "kept": "transform(kept_by_python)",
 }
+BODIES["by_hand"] = BODIES["counted"]
+BY_HAND = {"PYSPARK_SUBMIT_ARGS": "--conf spark.eagre.localShuffle=true pyspark-shell"}
 COUNTER = """
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
@@ -189,6 +191,7 @@ def kept_by_python(df):
 def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name=name, body=BODIES[name]) + COUNTER)
+    cli.env |= BY_HAND if name == "by_hand" else {}
     one = run(app, "--brokers", at, *EVERY)
     one.wait_for("running in real-time, epochs of 5 s")
     kept = checkpoint_of(cli, name)

@@ -46,6 +46,11 @@ STATE_BOOKMARKS = "spark.eagre.stateBookmarks"
 SHUFFLE = "spark.shuffle.manager.incremental"
 COUNTED = "dev.eagre.flow.CountedShuffle"
 """Spark's streaming shuffle with its rows counted: none may be on its way at such a bookmark."""
+LOCAL_SHUFFLE = "spark.eagre.localShuffle"
+HAND_TO_HAND = "dev.eagre.flow.LocalShuffle"
+"""On trial, with ``true``: rows are counted, and go from thread to thread without a socket."""
+ONE_JVM = re.compile(r"local(\[[\w*]+\])?")
+"""Masters whose tasks are threads of one JVM, none of which is tried again."""
 
 
 CLASS_PATH = "spark.driver.extraClassPath"
@@ -78,8 +83,9 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         _keep_on_loopback(builder, stated)
         own = stated.get(CLASS_PATH, "")
         builder.config(CLASS_PATH, _appended(own, jars, os.pathsep))
-        if stated.get(STATE_BOOKMARKS, "true") == "true":
-            builder.config(SHUFFLE, COUNTED)
+        if ONE_JVM.fullmatch(master) and stated.get(STATE_BOOKMARKS, "true") == "true":
+            by_hand = stated.get(LOCAL_SHUFFLE) == "true"
+            builder.config(SHUFFLE, HAND_TO_HAND if by_hand else COUNTED)
         stated[COLLECTOR.key] = _with_archive(stated.get(COLLECTOR.key, ""))
     builder.config(EXTENSIONS, _appended(stated.get(EXTENSIONS, ""), [RULES]))
     builder.config(PROVIDERS, "false")

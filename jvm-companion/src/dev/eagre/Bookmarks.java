@@ -152,8 +152,13 @@ public final class Bookmarks {
         return next != null;
     }
 
-    /** Holds the sources, lets the rows in work be done, and writes the state, if any; null if that takes too long. */
-    private Cut stood(IncrementalExecution epoch, long waitMs, boolean last) throws Exception {
+    /**
+     * Holds the sources, lets the rows in work be done, and writes the state, if any; one call at a time, since a
+     * drain may come while a bookmark is made.
+     *
+     * @return null if that takes too long
+     */
+    private synchronized Cut stood(IncrementalExecution epoch, long waitMs, boolean last) throws Exception {
         long began = System.nanoTime();
         long deadline = began + waitMs * 1_000_000;
         Watch.close(true);

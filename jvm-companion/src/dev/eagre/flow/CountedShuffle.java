@@ -15,7 +15,7 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /** Spark's streaming shuffle, with its rows counted at both ends. */
-public final class CountedShuffle extends StreamingShuffleManager {
+public class CountedShuffle extends StreamingShuffleManager {
     private static volatile boolean inUse;
 
     public CountedShuffle() {
@@ -28,32 +28,45 @@ public final class CountedShuffle extends StreamingShuffleManager {
     }
 
     @Override
-    public <K, V> ShuffleWriter<K, V> getWriter(
+    public final <K, V> ShuffleWriter<K, V> getWriter(
             ShuffleHandle handle, long mapId, TaskContext task, ShuffleWriteMetricsReporter metrics) {
-        return new Writer<>(super.<K, V>getWriter(handle, mapId, task, metrics), Flow.leaving(task));
+        return new Writer<>(this.<K, V>writer(handle, mapId, task, metrics), Flow.leaving(task));
     }
 
     @Override
-    public <K, C> ShuffleReader<K, C> getReader(
+    public final <K, C> ShuffleReader<K, C> getReader(
             ShuffleHandle handle, int startMap, int endMap, int start, int end, TaskContext task,
             ShuffleReadMetricsReporter metrics) {
-        ShuffleReader<K, C> sparks = super.getReader(handle, startMap, endMap, start, end, task, metrics);
+        ShuffleReader<K, C> reader = reader(handle, startMap, endMap, start, end, task, metrics);
         Flow.Arrivals arrivals = Flow.arriving(task);
-        return () -> new Arriving<>(sparks.read(), arrivals);
+        return () -> new Arriving<>(reader.read(), arrivals);
+    }
+
+    /** What rows leave through. */
+    <K, V> ShuffleWriter<K, V> writer(
+            ShuffleHandle handle, long mapId, TaskContext task, ShuffleWriteMetricsReporter metrics) {
+        return super.getWriter(handle, mapId, task, metrics);
+    }
+
+    /** What they arrive through. */
+    <K, C> ShuffleReader<K, C> reader(
+            ShuffleHandle handle, int startMap, int endMap, int start, int end, TaskContext task,
+            ShuffleReadMetricsReporter metrics) {
+        return super.getReader(handle, startMap, endMap, start, end, task, metrics);
     }
 
     private static final class Writer<K, V> extends ShuffleWriter<K, V> {
-        private final ShuffleWriter<K, V> sparks;
+        private final ShuffleWriter<K, V> writer;
         private final Flow.Count leaving;
 
-        Writer(ShuffleWriter<K, V> sparks, Flow.Count leaving) {
-            this.sparks = sparks;
+        Writer(ShuffleWriter<K, V> writer, Flow.Count leaving) {
+            this.writer = writer;
             this.leaving = leaving;
         }
 
         @Override
         public void write(Iterator<Product2<K, V>> rows) throws IOException {
-            sparks.write(new AbstractIterator<>() {
+            writer.write(new AbstractIterator<>() {
                 @Override
                 public boolean hasNext() {
                     return rows.hasNext();
@@ -70,12 +83,12 @@ public final class CountedShuffle extends StreamingShuffleManager {
 
         @Override
         public Option<MapStatus> stop(boolean success) {
-            return sparks.stop(success);
+            return writer.stop(success);
         }
 
         @Override
         public long[] getPartitionLengths() {
-            return sparks.getPartitionLengths();
+            return writer.getPartitionLengths();
         }
     }
 
