@@ -160,8 +160,6 @@ def cards(numbers):
 BODIES = {
     # More keys than Spark's aggregate keeps to itself.
     "counted": 'groupBy("card").agg(F.count("*").alias("n"))',
-    "rolled": 'transform(eg.rolling, "card", {"1 day": ["count as seen"]})'
-    '.select("card", F.col("seen").alias("n"))',
     "scored": 'transform(eg.rolling, "card", {"1 day": ["count as seen"]})'
     f'.select("card", {SAME}("seen").alias("n"))',
     "kept": "transform(kept_by_python)",
