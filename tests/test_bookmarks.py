@@ -164,8 +164,6 @@ BODIES = {
     f'.select("card", {SAME}("seen").alias("n"))',
     "kept": "transform(kept_by_python)",
 }
-BODIES["by_hand"] = BODIES["counted"]
-BY_HAND = {"PYSPARK_SUBMIT_ARGS": "--conf spark.eagre.localShuffle=true pyspark-shell"}
 COUNTER = """
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
@@ -189,7 +187,6 @@ def kept_by_python(df):
 def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name=name, body=BODIES[name]) + COUNTER)
-    cli.env |= BY_HAND if name == "by_hand" else {}
     one = run(app, "--brokers", at, *EVERY)
     one.wait_for("running in real-time, epochs of 5 s")
     kept = checkpoint_of(cli, name)
@@ -209,6 +206,28 @@ def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa:
     produce(at, f"{name}-in", cards(range(12000, 13500)))
     cli.ok("run", app, "--brokers", at, "--mode", "available-now")
     assert last_counts(at, f"{name}-out") == {f"c{n}": 9 for n in range(1500)}
+
+
+SPARKS_SHUFFLE = "org.apache.spark.shuffle.streaming.StreamingShuffleManager"
+SPARKS_OWN = {
+    "shuffle": f"spark.shuffle.manager.incremental={SPARKS_SHUFFLE}",
+    "epochs": "spark.eagre.stateBookmarks=false",
+}
+
+
+@pytest.mark.parametrize("name", SPARKS_OWN)
+def test_sparks_own_can_be_had(cli, run, eagre_broker, name):  # noqa: F811
+    at = eagre_broker.address
+    app = cli.app(APP.format(name=name, body=BODIES["counted"]))
+    cli.env["PYSPARK_SUBMIT_ARGS"] = f"--conf {SPARKS_OWN[name]} pyspark-shell"
+    one = run(app, "--brokers", at, *EVERY)
+    one.wait_for("running in real-time, epochs of 5 s")
+    produce(at, f"{name}-in", cards(range(3000)))
+    kept = checkpoint_of(cli, name)
+    wait_until(lambda: kept.last_commit() >= 0, 60, "no epoch of Spark's own ended")
+    wait_until(lambda: written(at, f"{name}-out") >= 3000, 60, "not all was counted")
+    assert one.end() == 0
+    assert last_counts(at, f"{name}-out") == {f"c{n}": 2 for n in range(1500)}
 
 
 class Keeping(StatefulProcessor):

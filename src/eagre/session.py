@@ -41,14 +41,9 @@ NESTED_PRUNING = "spark.sql.optimizer.serializer.nestedSchemaPruning.enabled"
 """Spark 4.3 takes the wrong fields of a struct that passes a step over rows where this is on."""
 
 
-STATE_BOOKMARKS = "spark.eagre.stateBookmarks"
-"""``false`` leaves pipelines with state or Python the ends of epochs that Spark has."""
 SHUFFLE = "spark.shuffle.manager.incremental"
-COUNTED = "dev.eagre.flow.CountedShuffle"
-"""Spark's streaming shuffle with its rows counted: none may be on its way at such a bookmark."""
-LOCAL_SHUFFLE = "spark.eagre.localShuffle"
 HAND_TO_HAND = "dev.eagre.flow.LocalShuffle"
-"""On trial, with ``true``: rows are counted, and go from thread to thread without a socket."""
+"""The shuffle of real time: rows go from thread to thread without a socket, and are counted."""
 ONE_JVM = re.compile(r"local(\[[\w*]+\])?")
 """Masters whose tasks are threads of one JVM, none of which is tried again."""
 
@@ -83,9 +78,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         _keep_on_loopback(builder, stated)
         own = stated.get(CLASS_PATH, "")
         builder.config(CLASS_PATH, _appended(own, jars, os.pathsep))
-        if ONE_JVM.fullmatch(master) and stated.get(STATE_BOOKMARKS, "true") == "true":
-            by_hand = stated.get(LOCAL_SHUFFLE) == "true"
-            builder.config(SHUFFLE, HAND_TO_HAND if by_hand else COUNTED)
+        if ONE_JVM.fullmatch(master):
+            builder.config(SHUFFLE, stated.get(SHUFFLE, HAND_TO_HAND))
         stated[COLLECTOR.key] = _with_archive(stated.get(COLLECTOR.key, ""))
     builder.config(EXTENSIONS, _appended(stated.get(EXTENSIONS, ""), [RULES]))
     builder.config(PROVIDERS, "false")

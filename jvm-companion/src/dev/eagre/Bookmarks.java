@@ -3,8 +3,8 @@ package dev.eagre;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import dev.eagre.flow.CountedShuffle;
 import dev.eagre.flow.Flow;
+import dev.eagre.flow.LocalShuffle;
 import dev.eagre.flow.Stores;
 import dev.eagre.kafka.Producers;
 import dev.eagre.letters.Columns;
@@ -62,6 +62,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class Bookmarks {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String SPARK = "4.3.";
+    private static final String WITH_STATE = "spark.eagre.stateBookmarks";
 
     /** How long the rows in work may take before the state is written, in milliseconds. */
     private static final long STANDS_WITHIN_MS = 5_000;
@@ -94,18 +95,20 @@ public final class Bookmarks {
     public static String fit(Dataset<Row> rows) {
         var classic = (org.apache.spark.sql.classic.Dataset<Row>) rows;
         LogicalPlan plan = classic.queryExecution().analyzed();
+        SparkContext spark = classic.sparkSession().sparkContext();
         boolean fits = classic.sparkSession().version().startsWith(SPARK)
-                && alone(classic.sparkSession().sparkContext())
+                && alone(spark)
                 && !plan.containsPattern(TreePattern.CURRENT_LIKE())
                 && !plan.containsPattern(TreePattern.PLAN_EXPRESSION())
                 && Producers.known();
         if (!fits) return "";
         if (Columns.rowByRow(rows) && !Plans.callsPython(plan)) return "rows";
+        if (!LocalShuffle.inUse() || !Stores.known() || !spark.getConf().getBoolean(WITH_STATE, true)) return "";
         List<LogicalPlan> nodes = PlanTree.nodes(plan);
         boolean aggregates = nodes.stream().anyMatch(node -> node instanceof Aggregate);
         boolean writable = nodes.stream()
                 .allMatch(node -> writable(node) || node instanceof EventTimeWatermark && !aggregates);
-        if (!writable || !CountedShuffle.inUse() || !Stores.known()) return "";
+        if (!writable) return "";
         return aggregates || nodes.stream().anyMatch(node -> node instanceof TransformWithState) ? "state" : "still";
     }
 

@@ -56,16 +56,16 @@ final class Lane {
 
     /** All rows for the reader; they end when all writers have ended. */
     <K, C> Iterator<Product2<K, C>> rows(TaskContext task) {
+        Flow.Arrivals arrivals = Flow.arriving(task);
         return new AbstractIterator<>() {
             private Object next;
 
             @Override
             public boolean hasNext() {
                 while (next == null && writers > 0) {
-                    next = Lane.this.next(task);
-                    if (next != END) break;
-                    writers--;
-                    next = null;
+                    Object row = Lane.this.next(task, arrivals);
+                    if (row != END) next = row;
+                    else if (--writers == 0) arrivals.waits(true);
                 }
                 return next != null;
             }
@@ -76,15 +76,18 @@ final class Lane {
                 if (!hasNext()) throw new NoSuchElementException();
                 Object row = next;
                 next = null;
+                arrivals.one();
                 room.release(bytes(row));
                 return (Product2<K, C>) (Product2<?, ?>) new Tuple2<>(null, row);
             }
         };
     }
 
-    private Object next(TaskContext task) {
+    private Object next(TaskContext task, Flow.Arrivals arrivals) {
         if (taken.isEmpty()) rows.drainTo(taken);
         Object row = taken.poll();
+        if (row != null) return row;
+        arrivals.waits(true);
         try {
             while (row == null) {
                 row = rows.poll(LOOK_MS, TimeUnit.MILLISECONDS);
@@ -93,6 +96,7 @@ final class Lane {
         } catch (InterruptedException killed) {
             throw over();
         }
+        arrivals.waits(false);
         return row;
     }
 

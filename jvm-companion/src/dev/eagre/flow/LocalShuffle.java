@@ -14,16 +14,29 @@ import org.apache.spark.shuffle.ShuffleReadMetricsReporter;
 import org.apache.spark.shuffle.ShuffleReader;
 import org.apache.spark.shuffle.ShuffleWriteMetricsReporter;
 import org.apache.spark.shuffle.ShuffleWriter;
+import org.apache.spark.shuffle.streaming.StreamingShuffleManager;
 import scala.Option;
 import scala.Product2;
 import scala.collection.Iterator;
 
 /**
  * The streaming shuffle where all tasks are threads of one JVM: a row goes from hand to hand, where Spark's own
- * packs it, sends it through a socket, and unpacks it, with four threads to be woken on the way.
+ * packs it, sends it through a socket, and unpacks it, with four threads to be woken on the way. Rows are counted at
+ * both ends: none may be under way when state is written.
  */
-public final class LocalShuffle extends CountedShuffle {
+public final class LocalShuffle extends StreamingShuffleManager {
+    private static volatile boolean inUse;
+
     private final Map<Integer, Lane[]> shuffles = new ConcurrentHashMap<>();
+
+    public LocalShuffle() {
+        inUse = true;
+    }
+
+    /** Whether the rows of this JVM's real-time shuffles are counted. */
+    public static boolean inUse() {
+        return inUse;
+    }
 
     @Override
     public <K, V, C> ShuffleHandle registerShuffle(int shuffleId, ShuffleDependency<K, V, C> dependency) {
@@ -41,14 +54,14 @@ public final class LocalShuffle extends CountedShuffle {
     }
 
     @Override
-    <K, V> ShuffleWriter<K, V> writer(
+    public <K, V> ShuffleWriter<K, V> getWriter(
             ShuffleHandle handle, long mapId, TaskContext task, ShuffleWriteMetricsReporter metrics) {
         var dependency = ((BaseShuffleHandle<?, ?, ?>) handle).dependency();
         return new Writer<>(shuffles.get(handle.shuffleId()), dependency.partitioner(), mapId, task);
     }
 
     @Override
-    <K, C> ShuffleReader<K, C> reader(
+    public <K, C> ShuffleReader<K, C> getReader(
             ShuffleHandle handle, int startMap, int endMap, int start, int end, TaskContext task,
             ShuffleReadMetricsReporter metrics) {
         Lane lane = shuffles.get(handle.shuffleId())[start];
@@ -70,8 +83,10 @@ public final class LocalShuffle extends CountedShuffle {
 
         @Override
         public void write(Iterator<Product2<K, V>> rows) {
+            Flow.Count leaving = Flow.leaving(task);
             while (rows.hasNext()) {
                 Product2<K, V> row = rows.next();
+                leaving.one();
                 lanes[partitioner.getPartition(row._1())].put(row._2(), task);
             }
             for (Lane lane : lanes) lane.end();
