@@ -1,9 +1,11 @@
 package dev.eagre.flow;
 
 import java.util.ArrayDeque;
+import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.Queue;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
@@ -11,28 +13,38 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.util.TaskCompletionListener;
 import scala.Product2;
 import scala.Tuple2;
 import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /** The rows on their way from all writers of a shuffle to one of its readers; so many that they fit into a memory. */
-final class Lane {
+public final class Lane {
     private static final int ROOM_BYTES = 1 << 18;
     private static final int OTHER_BYTES = 1 << 10;
     private static final long LOOK_MS = 20;
     private static final Object END = new Object();
+    private static final Map<Long, Lane> READ = new ConcurrentHashMap<>();
 
-    private final BlockingQueue<Object> rows = new LinkedBlockingQueue<>();
+    private final BlockingQueue<Object> queue = new LinkedBlockingQueue<>();
     private final Semaphore room = new Semaphore(ROOM_BYTES);
 
     /** The reader's own: taken in one go, as each call of the queue may wake a writer. */
     private final Queue<Object> taken = new ArrayDeque<>();
 
+    private TaskContext reader;
+    private Flow.Arrivals arrivals;
+    private Object next;
     private int writers;
 
     Lane(int writers) {
         this.writers = writers;
+    }
+
+    /** Gives the lane whose rows a task reads; null if they come from elsewhere. */
+    public static Lane of(TaskContext task) {
+        return READ.get(task.taskAttemptId());
     }
 
     /** A writer's row: a copy, since the next one may come in the same memory. */
@@ -46,27 +58,24 @@ final class Lane {
         } catch (InterruptedException killed) {
             throw over();
         }
-        rows.add(kept);
+        queue.add(kept);
     }
 
     /** One of the writers has no more. */
     void end() {
-        rows.add(END);
+        queue.add(END);
     }
 
     /** All rows for the reader; they end when all writers have ended. */
     <K, C> Iterator<Product2<K, C>> rows(TaskContext task) {
-        Flow.Arrivals arrivals = Flow.arriving(task);
+        reader = task;
+        arrivals = Flow.arriving(task);
+        READ.put(task.taskAttemptId(), this);
+        task.addTaskCompletionListener((TaskCompletionListener) context -> READ.remove(task.taskAttemptId()));
         return new AbstractIterator<>() {
-            private Object next;
-
             @Override
             public boolean hasNext() {
-                while (next == null && writers > 0) {
-                    Object row = Lane.this.next(task, arrivals);
-                    if (row != END) next = row;
-                    else if (--writers == 0) arrivals.waits(true);
-                }
+                while (!comes(LOOK_MS)) {}
                 return next != null;
             }
 
@@ -83,21 +92,38 @@ final class Lane {
         };
     }
 
-    private Object next(TaskContext task, Flow.Arrivals arrivals) {
-        if (taken.isEmpty()) rows.drainTo(taken);
-        Object row = taken.poll();
-        if (row != null) return row;
-        arrivals.waits(true);
+    /** The reader stands still here, behind the rows that have been put. */
+    public void halt(Flow.Halt halt) {
+        queue.add(halt);
+    }
+
+    /** The reader's: whether it is known within so many milliseconds that there is a next row, or none any more. */
+    public boolean comes(long ms) {
         try {
-            while (row == null) {
-                row = rows.poll(LOOK_MS, TimeUnit.MILLISECONDS);
-                if (row == null) requireRunning(task);
+            while (next == null && writers > 0) {
+                if (taken.isEmpty()) queue.drainTo(taken);
+                Object one = taken.poll();
+                if (one == null) {
+                    arrivals.waits(true);
+                    one = queue.poll(ms, TimeUnit.MILLISECONDS);
+                    if (one == null) {
+                        requireRunning(reader);
+                        return false;
+                    }
+                }
+                if (one instanceof Flow.Halt halt) {
+                    halt.pass();
+                } else if (one != END) {
+                    arrivals.waits(false);
+                    next = one;
+                } else if (--writers == 0) {
+                    arrivals.waits(true);
+                }
             }
+            return true;
         } catch (InterruptedException killed) {
             throw over();
         }
-        arrivals.waits(false);
-        return row;
     }
 
     private static int bytes(Object row) {

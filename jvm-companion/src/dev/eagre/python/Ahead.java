@@ -1,6 +1,7 @@
 package dev.eagre.python;
 
 import dev.eagre.flow.Flow;
+import dev.eagre.flow.Lane;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -67,11 +68,14 @@ final class Ahead extends AbstractIterator<Object> {
         private final String processor;
         private final int columns;
         private final long tickMs;
+        private final boolean looks;
 
-        Step(String processor, int columns, long tickMs) {
+        /** Whether the processor looks at what waits, or only needs ticks. */
+        Step(String processor, int columns, long tickMs, boolean looks) {
             this.processor = processor;
             this.columns = columns;
             this.tickMs = tickMs;
+            this.looks = looks;
         }
 
         @Override
@@ -82,8 +86,14 @@ final class Ahead extends AbstractIterator<Object> {
         @Override
         public Iterator<Object> apply(Iterator<Object> rows) {
             TaskContext task = TaskContext.get();
+            InternalRow tick = new GenericInternalRow(new Object[columns]);
+            Lane lane = looks ? null : Lane.of(task);
+            if (lane != null) {
+                Flow.stops(task, lane::halt);
+                return new Ticks(lane, rows, tick, tickMs);
+            }
             String name = name(processor, task);
-            Ahead ahead = new Ahead(task, rows, new GenericInternalRow(new Object[columns]), tickMs);
+            Ahead ahead = new Ahead(task, rows, tick, tickMs);
             RUNNING.put(name, ahead);
             if (tickMs > 0) Flow.stops(task, ahead.queue::put);
             Thread reader = Readers.start(task, ahead::read);

@@ -38,7 +38,8 @@ final class LookAhead extends Rule<LogicalPlan> {
         LogicalPlan spread =
                 new RepartitionByExpression(Plans.sequence(keys), state.left(), Option.empty(), Option.empty());
         List<Attribute> columns = Plans.attributes(state.left());
-        Ahead.Step step = new Ahead.Step(processor.id(), columns.size(), processor.tickMs());
+        boolean looks = processor instanceof PythonProcessor;
+        Ahead.Step step = new Ahead.Step(processor.id(), columns.size(), processor.tickMs(), looks);
         LogicalPlan ahead = Plans.over(spread, step, columns, List.of());
         return node.withNewChildren(Plans.sequence(List.of(ahead, state.right())));
     }
