@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from eagre.errors import JvmError, SettingsError
 from eagre.jvm.companion import check_version
@@ -15,6 +16,7 @@ from eagre.jvm.companion import check_version
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.group import GroupedData
     from pyspark.sql.streaming.query import StreamingQuery
@@ -22,14 +24,22 @@ if TYPE_CHECKING:
 
 
 def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j class proxy)
-    """Give a companion class, after the version handshake.
+    """Give a companion class by its name below ``dev.eagre``, after the version handshake.
 
     Raises:
         JvmError: The session was started without the companion, or with another release's.
     """
+    known = _classes.get(spark.sparkContext) or _shaken_hands(spark)
+    if name not in known:
+        found = known[PACKAGE]
+        for part in name.split("."):
+            found = getattr(found, part)
+        known[name] = found
+    return known[name]
+
+
+def _shaken_hands(spark: SparkSession) -> dict[str, Any]:
     package = spark._jvm.dev.eagre  # type: ignore[union-attr]  # noqa: SLF001
-    if spark.sparkContext.applicationId in _shaken:
-        return getattr(package, name)
     if not callable(package.Companion):
         raise JvmError(
             "COMPANION_NOT_LOADED",
@@ -40,8 +50,7 @@ def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j c
     check_version(package.Companion.version(), "the running Spark session")
     package.SparkInternals.keepTime()
     package.SparkInternals.forgetOrigins(spark.sparkContext._jsc.sc())  # noqa: SLF001
-    _shaken.add(spark.sparkContext.applicationId)
-    return getattr(package, name)
+    return _classes.setdefault(spark.sparkContext, {PACKAGE: package})
 
 
 GONE_SECONDS = 2.0
@@ -50,8 +59,12 @@ GONE_SECONDS = 2.0
 REHEARSALS = 40
 """So often the planning at the end of an epoch is done beforehand; then its code is compiled."""
 
-_shaken: set[str] = set()
-"""Spark applications whose companion was found to be of this release."""
+PACKAGE = "dev.eagre"
+
+_classes: WeakKeyDictionary[SparkContext, dict[str, Any]] = WeakKeyDictionary()
+"""The companion's classes, where it was found to be of this release. Each is found once: for every
+package on the way to a class py4j has the JVM look through all of its jars for a class of that
+name."""
 
 
 def function_column(
@@ -60,7 +73,7 @@ def function_column(
     """Give a column that calls a Python function over the bridge."""
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    bridge = _bridge(spark)
+    bridge = companion(spark, "python.Bridge")
     return ClassicColumn(
         bridge.column(name, bytearray(code), returns, options, arguments._jc)  # noqa: SLF001
     )
@@ -82,7 +95,7 @@ def transform_with_state(  # noqa: PLR0913, PLR0917  (as Java has them)
 
     groups = grouped._jgd  # noqa: SLF001  (PySpark offers no public way, here and below)
     first = initial._jgd if initial is not None else None  # noqa: SLF001
-    rows = _bridge(spark).transform(
+    rows = companion(spark, "python.Bridge").transform(
         groups, first, bytearray(code), declared, output, time_mode, options, tick_ms
     )
     return ClassicDataFrame(rows, spark)
@@ -90,12 +103,7 @@ def transform_with_state(  # noqa: PLR0913, PLR0917  (as Java has them)
 
 def warm_workers(spark: SparkSession, options: str) -> None:
     """Start what Python workers are forked from, before the first row needs them."""
-    _bridge(spark).warm(options)
-
-
-def _bridge(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j class proxy)
-    companion(spark, "Companion")
-    return spark._jvm.dev.eagre.python.Bridge  # type: ignore[union-attr]  # noqa: SLF001
+    companion(spark, "python.Bridge").warm(options)
 
 
 def operator(rows: DataFrame, name: str, keys: int, spec: str, results: str) -> DataFrame:
@@ -103,32 +111,28 @@ def operator(rows: DataFrame, name: str, keys: int, spec: str, results: str) -> 
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     spark = rows.sparkSession
-    made = _operators(spark).over(rows._jdf, name, keys, spec, results)  # noqa: SLF001
+    made = companion(spark, "operators.Operators").over(rows._jdf, name, keys, spec, results)  # noqa: SLF001
     return ClassicDataFrame(made, spark)
 
 
 def stateful_parts(rows: DataFrame) -> list[str]:
     """Name the stateful parts that rows come through; ``:updates`` marks what repeats results."""
-    return [str(name) for name in _operators(rows.sparkSession).below(rows._jdf)]  # noqa: SLF001
+    below = companion(rows.sparkSession, "operators.Operators").below(rows._jdf)  # noqa: SLF001
+    return [str(name) for name in below]
 
 
 def packed(spark: SparkSession, struct: Column, schema: str) -> Column:
     """Give a struct as bytes, as operators carry it."""
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    return ClassicColumn(_operators(spark).packed(struct._jc, schema))  # noqa: SLF001
+    return ClassicColumn(companion(spark, "operators.Operators").packed(struct._jc, schema))  # noqa: SLF001
 
 
 def unpacked(spark: SparkSession, column: Column, schema: str) -> Column:
     """Give such bytes as a struct."""
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    return ClassicColumn(_operators(spark).unpacked(column._jc, schema))  # noqa: SLF001
-
-
-def _operators(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j class proxy)
-    companion(spark, "Companion")
-    return spark._jvm.dev.eagre.operators.Operators  # type: ignore[union-attr]  # noqa: SLF001
+    return ClassicColumn(companion(spark, "operators.Operators").unpacked(column._jc, schema))  # noqa: SLF001
 
 
 def with_origin(rows: DataFrame, aligned: Sequence[str]) -> DataFrame:
@@ -143,7 +147,7 @@ def with_origin(rows: DataFrame, aligned: Sequence[str]) -> DataFrame:
 
     spark = rows.sparkSession
     try:
-        carried = _delivery(spark).carried(rows._jdf, list(aligned))  # noqa: SLF001
+        carried = companion(spark, "delivery.Delivery").carried(rows._jdf, list(aligned))  # noqa: SLF001
     except (Py4JJavaError, CapturedException) as error:
         refusal = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
         if refusal is None or "Refusal" not in str(refusal.getClass()):
@@ -159,13 +163,13 @@ def identity_column(spark: SparkSession, source: Column, prefix: str, delivered:
     from pyspark.sql.classic.column import Column as ClassicColumn
 
     return ClassicColumn(
-        _delivery(spark).identity(source._jc, prefix, delivered)  # noqa: SLF001
+        companion(spark, "delivery.Delivery").identity(source._jc, prefix, delivered)  # noqa: SLF001
     )
 
 
 def nothing_delivered(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j object)
     """Give the empty set of delivered results."""
-    return _delivery(spark).nothing(spark._jsparkSession)  # noqa: SLF001
+    return companion(spark, "delivery.Delivery").nothing(spark._jsparkSession)  # noqa: SLF001
 
 
 @dataclass(frozen=True)
@@ -189,51 +193,45 @@ def scan_delivered(
     """Collect the identities of the results in a part of the output."""
     session = spark._jsparkSession  # noqa: SLF001
     where = (part.settings, part.starts, part.ends)
-    return _delivery(spark).scan(session, *where, pipeline, fenced, committed, rule)
+    return companion(spark, "delivery.Delivery").scan(
+        session, *where, pipeline, fenced, committed, rule
+    )
 
 
 def scan_letters(spark: SparkSession, part: Part, pipeline: str, committed: str) -> str:
     """Collect the dead letters in a part of their topics, as text for ``Memory.java``."""
     where = (part.settings, part.starts, part.ends)
-    return str(_delivery(spark).letters(*where, pipeline, committed))
+    return str(companion(spark, "delivery.Delivery").letters(*where, pipeline, committed))
 
 
 def delivered_size(spark: SparkSession, delivered: Any) -> int:  # noqa: ANN401  (a py4j object)
     """How many results a scan found."""
-    return int(_delivery(spark).size(delivered))
+    return int(companion(spark, "delivery.Delivery").size(delivered))
 
 
 def reach(spark: SparkSession, delivered: Any, letters: str) -> str:  # noqa: ANN401  (a py4j object)
     """Give the highest source offsets among results and dead letters, as JSON."""
-    return str(_delivery(spark).reach(delivered, letters))
+    return str(companion(spark, "delivery.Delivery").reach(delivered, letters))
 
 
 def lock(spark: SparkSession, file: Path, wait_seconds: float) -> bool:
     """Take a lock for as long as the JVM lives; tell whether it was to be had in time."""
-    return bool(_delivery(spark).lock(str(file), int(wait_seconds * 1000)))
-
-
-def _delivery(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j class proxy)
-    companion(spark, "Companion")
-    return spark._jvm.dev.eagre.delivery.Delivery  # type: ignore[union-attr]  # noqa: SLF001
+    return bool(companion(spark, "delivery.Delivery").lock(str(file), int(wait_seconds * 1000)))
 
 
 def upserts(rows: DataFrame, spec: str) -> DataStreamWriter:
     """Give a write of rows, and their versions, into a database; the spec holds no secret."""
-    spark = rows.sparkSession
-    companion(spark, "Companion")
     writer = rows.writeStream.outputMode("update")
-    java = spark._jvm.dev.eagre.sinks.Upserts(spec)  # type: ignore[union-attr]  # noqa: SLF001
+    java = companion(rows.sparkSession, "sinks.Upserts")(spec)
     writer._jwrite.foreach(java)  # noqa: SLF001  (PySpark's own foreach takes Python only)
     return writer
 
 
 def upserted(spark: SparkSession) -> int | None:
     """How many rows databases have taken from this JVM; None where executors write them."""
-    companion(spark, "Companion")
     if not str(spark.sparkContext.master).startswith("local"):
         return None
-    return int(spark._jvm.dev.eagre.sinks.Upserts.written())  # type: ignore[union-attr]  # noqa: SLF001
+    return int(companion(spark, "sinks.Upserts").written())
 
 
 def accepted(spark: SparkSession, rules: str, record: Sequence[Column]) -> Column:
@@ -248,7 +246,7 @@ def fits(spark: SparkSession, rules: str, arguments: Sequence[Column]) -> Column
 
 def row_by_row(df: DataFrame) -> bool:
     """Tell whether each row is worked off before the next: nothing gathers, sorts or joins them."""
-    return bool(_letters(df.sparkSession).Columns.rowByRow(df._jdf))  # noqa: SLF001
+    return bool(companion(df.sparkSession, "letters.Columns").rowByRow(df._jdf))  # noqa: SLF001
 
 
 def _letters_column(
@@ -259,12 +257,12 @@ def _letters_column(
     given = spark._jvm.java.util.ArrayList()  # type: ignore[union-attr]  # noqa: SLF001
     for column in columns:
         given.add(column._jc)  # noqa: SLF001
-    return ClassicColumn(getattr(_letters(spark).Columns, name)(rules, given))
+    return ClassicColumn(getattr(companion(spark, "letters.Columns"), name)(rules, given))
 
 
 def row_counts(spark: SparkSession) -> dict[str, int]:
     """How many rows were dropped or dead-lettered in the driver's JVM, by ``pipeline/fate``."""
-    return {str(name): int(count) for name, count in _letters(spark).Counters.all().items()}
+    return dict(json.loads(companion(spark, "letters.Counters").all()))
 
 
 def suspects(spark: SparkSession, pipeline: str | None = None) -> list[tuple[str, int, int]]:
@@ -274,14 +272,9 @@ def suspects(spark: SparkSession, pipeline: str | None = None) -> list[tuple[str
     """
     return [
         (str(topic), int(partition), int(offset))
-        for name, topic, partition, offset in _letters(spark).Suspects.all()
+        for name, topic, partition, offset in companion(spark, "letters.Suspects").all()
         if pipeline in (None, name)
     ]
-
-
-def _letters(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j package proxy)
-    companion(spark, "Companion")
-    return spark._jvm.dev.eagre.letters  # type: ignore[union-attr]  # noqa: SLF001
 
 
 def drain(spark: SparkSession, query: StreamingQuery) -> None:

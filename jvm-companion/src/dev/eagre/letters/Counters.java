@@ -1,5 +1,7 @@
 package dev.eagre.letters;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
@@ -7,6 +9,7 @@ import java.util.concurrent.atomic.LongAdder;
 
 /** How many rows failed or came too late in this JVM, by pipeline and by what became of them. */
 public final class Counters {
+    private static final ObjectMapper JSON = new ObjectMapper();
     private static final Map<String, LongAdder> COUNTS = new ConcurrentHashMap<>();
 
     private Counters() {}
@@ -16,10 +19,13 @@ public final class Counters {
         COUNTS.computeIfAbsent(pipeline + "/" + fate, name -> new LongAdder()).increment();
     }
 
-    /** The counts, by "pipeline/fate". */
-    public static Map<String, Long> all() {
+    /**
+     * The counts, by "pipeline/fate", as JSON: the end of a Java collection reaches Python as an exception, and
+     * PySpark has the JVM look for classes in all jars to say which.
+     */
+    public static String all() throws JsonProcessingException {
         Map<String, Long> counts = new TreeMap<>();
         COUNTS.forEach((name, count) -> counts.put(name, count.sum()));
-        return counts;
+        return JSON.writeValueAsString(counts);
     }
 }
