@@ -499,6 +499,10 @@ def test_a_quiet_stream_has_no_cause():
     assert causes(seconds, Around([30.0], "real-time", [], [5.0])) == []
 
 
+def test_before_its_first_second_a_pipeline_has_no_causes():
+    assert causes([], Around([], "real-time", [], [])) == []
+
+
 def test_a_partition_that_nobody_reads_is_named_after_a_while(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("eagre.dashboard.view.time.monotonic", lambda: now[0])

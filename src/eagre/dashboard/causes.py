@@ -98,7 +98,7 @@ def causes(seconds: Sequence[Second], around: Around) -> list[dict[str, Any]]:
 
 def _with_pauses(seconds: Sequence[Second]) -> list[Second]:
     """Let each second have the pause that is told a second late, too."""
-    late = [*seconds[1:], {}]
+    late = [*seconds, {}][1:]
     return [
         {**one, "pause_ms": max(one.get("pause_ms") or 0, after.get("pause_ms") or 0)}
         for one, after in zip(seconds, late, strict=True)
