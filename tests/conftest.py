@@ -77,13 +77,19 @@ def kill_children(process):
 
 
 @pytest.fixture(scope="module")
+def eagre_broker(eagre_broker):
+    """The broker of the session, left without a topic: modules may use the same names."""
+    yield eagre_broker
+    topics = Topics(eagre_broker.address)
+    topics.delete(topics.names())
+
+
+@pytest.fixture(scope="module")
 def ground(eagre_broker, eagre_spark, tmp_path_factory):
     """Topics and a session for queries in plain PySpark."""
     from queries import Ground
 
     topics = Topics(eagre_broker.address)
-    known = topics.names()
     for name, partitions in (("corpus", 3), ("corpus-2", 1), ("corpus-out", 1)):
-        if name not in known:
-            topics.create(name, partitions)
+        topics.create(name, partitions)
     return Ground(eagre_spark, eagre_broker.address, tmp_path_factory.mktemp("corpus"))
