@@ -81,6 +81,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(cli, run, small_disk, eagre_har
     assert counts(eagre_harness, "full-out") == expected(90)
 
 
+@pytest.mark.long
 def test_broken_state_is_told_and_a_copy_repairs_it(cli, eagre_broker, eagre_harness):
     at = eagre_broker.address
     args = (cli.app(ONCE.format(name="broken")), "--brokers", at, "--mode", "available-now")

@@ -62,7 +62,7 @@ def until_reached(kept, position):
 SAME = 'eg.udf(returns="BIGINT")(lambda n: n)'
 
 
-@pytest.mark.parametrize("name", ["marked", "called"])
+@pytest.mark.parametrize("name", ["marked", pytest.param("called", marks=pytest.mark.long)])
 def test_a_killed_run_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     even = 'where("n % 2 = 0")' if name == "marked" else f'where({SAME}("n") % 2 == 0)'
@@ -183,7 +183,9 @@ def kept_by_python(df):
 """
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize(
+    "name", ["counted", *(pytest.param(n, marks=pytest.mark.long) for n in ("scored", "kept"))]
+)
 def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name=name, body=BODIES[name]) + COUNTER)
@@ -215,7 +217,7 @@ SPARKS_OWN = {
 }
 
 
-@pytest.mark.parametrize("name", SPARKS_OWN)
+@pytest.mark.parametrize("name", ["shuffle", pytest.param("epochs", marks=pytest.mark.long)])
 def test_sparks_own_can_be_had(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name=name, body=BODIES["counted"]))

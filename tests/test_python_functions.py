@@ -137,8 +137,9 @@ def test_windows_after_a_function_let_go_of_old_state(run_pipeline, eagre_harnes
     assert run_pipeline(windows, late, mode="micro-batch", checkpoint=checkpoint) == []
 
 
-def test_answers_come_at_once(eagre_spark, eagre_broker, eagre_harness, tmp_path):
-    """One row per second, 60 of them: none waits for the next one."""
+@pytest.mark.parametrize("seconds", [10, pytest.param(60, marks=pytest.mark.long)])
+def test_answers_come_at_once(eagre_spark, eagre_broker, eagre_harness, tmp_path, seconds):
+    """One row per second: none waits for the next one."""
     plus = eg.udf(lambda n: n + 1, "int", name="plus")
 
     @eg.pipeline(source=eg.Kafka("slow-in", schema="n INT, sent DOUBLE"), sink=eg.Kafka("slow-out"))
@@ -171,7 +172,7 @@ def test_answers_come_at_once(eagre_spark, eagre_broker, eagre_harness, tmp_path
     producer = Producer({"bootstrap.servers": eagre_broker.address, "linger.ms": 0})
     try:
         _send_until_answered(producer, waits)
-        for n in range(60):
+        for n in range(seconds):
             producer.produce("slow-in", json.dumps({"n": n, "sent": time.time()}))
             producer.flush()
             time.sleep(1)
@@ -180,8 +181,8 @@ def test_answers_come_at_once(eagre_spark, eagre_broker, eagre_harness, tmp_path
         reader.join()
         consumer.close()
         query.stop()
-    answers = {n: wait for n, wait in waits.items() if 1 <= n <= 60}
-    assert len(answers) == 60
+    answers = {n: wait for n, wait in waits.items() if 1 <= n <= seconds}
+    assert len(answers) == seconds
     slowest = sorted(answers.values())
     assert slowest[-1] < 0.9, "an answer waited for the next row"
     assert slowest[-4] < 0.1, slowest[-5:]  # on a shared machine a moment may be lost

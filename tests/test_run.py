@@ -155,7 +155,7 @@ def test_a_spark_process_that_is_killed_ends_the_run_and_drains_the_others(cli, 
     wait_until(lambda: not processes_of(cli.folder), 10, "a process was left behind")
 
 
-@pytest.mark.parametrize("how", ["second signal", "kill"])
+@pytest.mark.parametrize("how", [pytest.param("second signal", marks=pytest.mark.long), "kill"])
 def test_an_abrupt_end_leaves_no_process(cli, run, how):
     one = run(cli.app(APP.format(name="abrupt", body='where("n > 0")')))
     one.wait_for("running in real-time")
