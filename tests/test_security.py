@@ -270,6 +270,7 @@ def test_the_declarations_options_reach_the_look_at_topics_too(secured, tmp_path
     assert secured.word not in repr(declared)
     connector = declared.connector_options(secured.sasl)
     assert connector["kafka.linger.ms"] == "3"
+    assert connector["kafka.enable.metrics.push"] == "false"
     assert f'password="{secured.word}"' in connector["kafka.sasl.jaas.config"]
     assert "kafka.sasl.password" not in connector
     config = written(tmp_path, secured.certificate())

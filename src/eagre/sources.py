@@ -32,6 +32,10 @@ SOURCE = "_source"
 WATERMARK = "spark.watermarkDelayMs"
 """The key under which Spark marks a watermark's column."""
 
+CLIENT_OPTIONS = {"kafka.enable.metrics.push": "false"}
+"""Options of the latency profile for sources and sinks: a client that may push its metrics to the
+broker looks with every request whether it is to, which is 4 % of a stateless pipeline's JVM."""
+
 PARSED = "_parsed"
 
 _LIMITS = frozenset(
@@ -208,6 +212,7 @@ class Kafka:
         """Give the options that a source and a sink have in common: own ones, cluster, security."""
         client = self.client(brokers)
         return {
+            **CLIENT_OPTIONS,
             **{name: value for name, value in self.options.items() if not is_access(name)},
             **{f"kafka.{name}": value for name, value in client.java().items()},
             "kafka.bootstrap.servers": client.brokers,

@@ -9,7 +9,7 @@ from eagre.jvm import gateway
 from eagre.letters import SUFFIX
 from eagre.profile import COLLECTOR, PROFILE
 from eagre.sinks.kafka import EXACTLY_ONCE_OPTIONS, LATENCY_OPTIONS
-from eagre.sources import Kafka
+from eagre.sources import CLIENT_OPTIONS, Kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,10 +80,11 @@ def _clients(pipeline: Pipeline) -> dict[str, str]:
     """Give the options of source and sink, those for security left out."""
     told: dict[str, str] = {}
     for source in pipeline.sources:
-        told |= {f"source {key}": value for key, value in _open(dict(source.options)).items()}
+        options = _open({**CLIENT_OPTIONS, **source.options})
+        told |= {f"source {key}": value for key, value in options.items()}
     if isinstance(pipeline.sink, Kafka):
         strict = EXACTLY_ONCE_OPTIONS if pipeline.exactly_once else {}
-        options = _open({**LATENCY_OPTIONS, **pipeline.sink.options, **strict})
+        options = _open({**CLIENT_OPTIONS, **LATENCY_OPTIONS, **pipeline.sink.options, **strict})
         told |= {f"sink {key}": value for key, value in options.items()}
     return told
 

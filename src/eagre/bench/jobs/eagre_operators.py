@@ -64,11 +64,10 @@ def features(df: DataFrame) -> DataFrame:
 def interval_join(df: DataFrame, table: DataFrame) -> DataFrame:
     """Join with the merchants, whose records were written up to a day before.
 
-    A payment may be read before its merchant, so that the merchant must not be late by then: all
-    of them were written less than a minute before the first payment.
+    A payment may be read before its merchant, which must not be late by then.
     """
     within = ("1 day", "0 s")
-    return eg.interval_join(df, table, "merchant", within, grace="1 minute").select(*ENRICHED)
+    return eg.interval_join(df, table, "merchant", within, grace="1 day").select(*ENRICHED)
 
 
 def lookup(df: DataFrame, table: DataFrame) -> DataFrame:
