@@ -412,11 +412,22 @@ def test_the_highest_rate_is_found():
 
     found = find_rate(workload("count"), system(10_000))
     assert 8000 <= found["max_rate"] <= 10_000
-    assert [t["held"] for t in found["rates"]] == [True, True, True, False, False, True]
+    assert [t["held"] for t in found["rates"]] == [True, True, True, *[False] * 4, True]
     assert found["generator_bound"] is False
     slow = find_rate(workload("count"), system(10))
     assert slow["max_rate"] == 0
     assert "not even" in slow["problems"][0]
+
+
+def test_a_rate_that_fails_once_is_tried_again():
+    stands_still = iter([True, False])
+
+    def measure(chosen):
+        return figures(200 if chosen.rate > 2000 or next(stands_still, False) else 1)
+
+    found = find_rate(workload("count"), measure)
+    assert [t["held"] for t in found["rates"][:4]] == [False, True, False, False]
+    assert found["max_rate"] == 2000
 
 
 def test_a_subject_is_ended_with_all_it_started(tmp_path):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eagre.bench.systems import System
 
 DEFAULT_SYSTEMS = "floor,eagre,spark-micro-batch,flink,quix"
-FIND_RATE_WARMUP, FIND_RATE_SECONDS = 10.0, 15.0
+FIND_RATE_WARMUP, FIND_RATE_SECONDS = 45.0, 15.0
 PUBLISHED = ("README.md", "docs/bench.md", "docs/python.md")
 
 Document = dict[str, Any]
@@ -114,6 +114,10 @@ def run(
     Each system runs in processes of its own, under the same open-loop load on the same fresh
     broker; what comes out is compared with what must come out. One system is measured at least
     twice (the A/A control): differences no larger than between its own runs are called none.
+
+    With --find-rate the rate is doubled until it is not held, and the step then halved twice; a
+    rate is not held when a second trial fails too. Each trial starts the system anew and warms up
+    for 45 s unless --warmup says another; the rounds are not used.
     """
     if finding:
         warmup, seconds = warmup or FIND_RATE_WARMUP, seconds or FIND_RATE_SECONDS
