@@ -18,7 +18,7 @@ demo: setup  ## the payments stream in micro-batch and in real time (ARGS="--sec
 test: setup $(VENV)/.dev $(VENV)/.docs lint  ## style, types, layers and every test (ARGS="-k broker")
 	@$(BIN)/pytest $(ARGS)
 
-long: setup $(VENV)/.dev $(VENV)/.docs  ## the tests that `make test` leaves out: a minute and more each
+long: setup $(VENV)/.dev $(VENV)/.docs  ## the tests that `make test` leaves out: a minute and more, or one more of a kind
 	@$(BIN)/pytest -m long $(ARGS)
 
 lint: setup $(VENV)/.dev  ## style, types, layers
