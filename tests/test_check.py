@@ -1,8 +1,11 @@
 """Each rule beyond the corpus: the trouble is real on Spark 4.3, and the check finds it."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from contextlib import contextmanager
@@ -14,10 +17,10 @@ from jsonschema import Draft202012Validator
 from pyspark.sql import functions as F
 
 import eagre as eg
-from eagre.broker import Topics
+from eagre.broker import Client, Topics
 from eagre.delivery import Binding, Checkpoint
 from eagre.preflight import explained, rules
-from eagre.preflight.facts import Facts, see_checkpoint
+from eagre.preflight.facts import Facts, see_checkpoint, see_topics
 from eagre.preflight.plan import Node, plan
 from eagre.waiting import wait_until
 from queries import Ground, outcome, received, send
@@ -739,6 +742,20 @@ def test_a_broker_that_does_not_answer_is_said_and_the_check_goes_on(ground):
     assert time.monotonic() - began < 10
     assert report.ids() == {"STATE_UNBOUNDED"}
     assert "no broker answers at 127.0.0.1:1" in report.unseen[0]
+
+
+def test_a_slow_broker_is_waited_for(ground, eagre_broker, topic):
+    send(ground.brokers, topic, event(0))
+
+    os.kill(eagre_broker.pid, signal.SIGSTOP)
+    again = threading.Timer(3, os.kill, [eagre_broker.pid, signal.SIGCONT])
+    again.start()
+    try:
+        found, unseen = see_topics({Client(ground.brokers): {topic}})
+    finally:
+        again.join()
+    assert found[topic].begins == {0: 0}
+    assert unseen == []
 
 
 def at_rest(folder):

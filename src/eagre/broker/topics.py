@@ -46,6 +46,7 @@ class Topics:
         self._timeout = timeout
         self._admin: Any = None
         self._refused: BrokerError | None = None
+        self._down = False
         self._told = ""
 
     @property
@@ -74,17 +75,23 @@ class Topics:
             ) from None
 
     def _heard(self, error: Any) -> None:  # noqa: ANN401
-        """Keep what librdkafka tells of a cluster that does not let us in."""
+        """Keep what librdkafka tells of a cluster that is not there, or does not let us in."""
+        self._down = self._down or error.name() == "_ALL_BROKERS_DOWN"
         self._refused = refused(self._client, error.name(), error.str()) or self._refused
 
     def answers(self) -> bool:
-        """Tell whether the cluster answers a metadata request within a second.
+        """Tell whether the cluster answers a metadata request.
+
+        A slow one has the whole time for it; where nothing listens, a second is enough to know.
 
         Raises:
             BrokerError: It answers, and does not let us in.
         """
-        metadata = self._asked()
-        return metadata is not None and bool(metadata.brokers)
+        try:
+            wait_until(lambda: self._asked() or self._down, self._timeout, "")
+        except TimeoutError:
+            return False
+        return not self._down
 
     def _asked(self) -> Any:  # noqa: ANN401
         """Ask for metadata, for a second; None where nobody answers."""
@@ -98,8 +105,8 @@ class Topics:
             if self._refused and self._refused.code != GUESSED:
                 raise self._refused from None
             return None
-        self._refused = None
-        return answer
+        self._refused, self._down = None, False
+        return answer if answer.brokers else None
 
     def names(self) -> list[str]:
         """List the topics, without Kafka's internal ones."""

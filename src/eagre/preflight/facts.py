@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from eagre.jvm.gateway import RunningQuery
     from eagre.preflight.plan import Plan, Source
 
-ANSWER_SECONDS = 2.0
+ANSWER_SECONDS = 10.0
 """How long a cluster may take to answer before the check goes on without it."""
 
 
@@ -157,7 +156,7 @@ def see_topics(clusters: Mapping[Client, set[str]]) -> tuple[dict[str, TopicFact
             if not topics.answers():
                 unseen.append(f"no broker answers at {client.brokers}: {_listed(names)}")
                 continue
-            found |= _described(topics, names)
+            found |= _described(topics, names, unseen)
             missing = sorted(names - found.keys())
             if missing:
                 unseen.append(f"these topics do not exist yet: {', '.join(missing)}")
@@ -166,14 +165,19 @@ def see_topics(clusters: Mapping[Client, set[str]]) -> tuple[dict[str, TopicFact
     return found, unseen
 
 
-def _described(topics: Topics, names: set[str]) -> dict[str, TopicFacts]:
-    """Describe topics, without what the cluster does not let us see of them."""
+def _described(topics: Topics, names: set[str], unseen: list[str]) -> dict[str, TopicFacts]:
+    """Describe topics, and say what the cluster does not let us see of them."""
     known = topics.describe(names)
-    settings, begins = {}, {}
-    with contextlib.suppress(BrokerError):
+    settings: dict[str, dict[str, str]] = {}
+    begins: dict[str, dict[int, int]] = {}
+    try:
         settings = topics.settings(known)
-    with contextlib.suppress(BrokerError):
+    except BrokerError as error:
+        unseen.append(f"the settings of the topics were not seen ({error.problem})")
+    try:
         begins = topics.begins(known)
+    except BrokerError as error:
+        unseen.append(f"the oldest offsets of the topics were not seen ({error.problem})")
     return {
         name: TopicFacts(
             name, topic.partitions, settings=settings.get(name, {}), begins=begins.get(name, {})
