@@ -621,7 +621,13 @@ def test_a_run_from_the_command_line(cli, tmp_path):
     assert "about" in done.stderr
     left = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert left == ["bench.json", "logs", "report.html"]
+
+
+@pytest.mark.parametrize("left", ["bench.json", "logs", "state"])
+def test_what_another_run_left_is_not_written_over(cli, tmp_path, left):
+    (tmp_path / "out" / left).mkdir(parents=True)
     again = cli("bench", "run", "count", "--out", str(tmp_path / "out"))
+    assert again.returncode == 1
     assert "OUT_TAKEN" in again.stderr
 
 

@@ -265,9 +265,11 @@ def _require_positive(**figures: float | None) -> None:
 
 def _folder(out: Path | None) -> Path:
     folder = out or project_dir() / "bench" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    if (folder / "bench.json").exists():
+    if any((folder / part).exists() for part in ("bench.json", "logs", "state")):
         raise BenchError(
-            "OUT_TAKEN", f"{folder} already holds a run.", hint="name another with --out."
+            "OUT_TAKEN",
+            f"{folder} already holds a run, or what one left that was ended.",
+            hint="name another with --out.",
         )
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
