@@ -58,12 +58,14 @@ def cli(tmp_path):
     return Cli(folder, env)
 
 
-def processes_of(folder):
-    """Processes that work in a folder or name it: what a test may have left behind."""
+def processes_of(folder, word=None):
+    """Processes that work in a folder or name it, all or those with a word in their command."""
     found = []
     for process in psutil.process_iter(["pid", "cmdline", "cwd", "status"]):
-        told = " ".join(process.info["cmdline"] or []) + f" {process.info['cwd']}"
-        if str(folder) in told and process.info["status"] != psutil.STATUS_ZOMBIE:
+        words = process.info["cmdline"] or []
+        told = " ".join(words) + f" {process.info['cwd']}"
+        alive = process.info["status"] != psutil.STATUS_ZOMBIE
+        if str(folder) in told and alive and (word is None or word in words):
             found.append(process)
     return found
 

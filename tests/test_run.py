@@ -125,7 +125,7 @@ def test_several_pipelines_of_a_file_run_in_processes_of_their_own(cli, run):
     both = run(cli.app(text), "--every", "5 seconds", "--checkpoint", "kept")
     both.wait_for("left: running")
     both.wait_for("right: running")
-    sparks = [p for p in processes_of(cli.folder) if "eagre.runtime.child" in p.info["cmdline"]]
+    sparks = processes_of(cli.folder, "eagre.runtime.child")
     assert len(sparks) == 2
     address = next(line.split()[-1] for line in both.said if "starting Kafka on" in line)
     rows = [{"card": "c", "n": n} for n in range(3)]
@@ -145,7 +145,7 @@ def test_a_spark_process_that_is_killed_ends_the_run_and_drains_the_others(cli, 
     both = run(cli.app(text), "--every", "5 seconds", "--restarts", "0")
     both.wait_for("killed: running")
     both.wait_for("other: running")
-    children = [p for p in processes_of(cli.folder) if "eagre.runtime.child" in p.info["cmdline"]]
+    children = processes_of(cli.folder, "eagre.runtime.child")
     min(children, key=lambda p: p.create_time()).kill()
     assert both.process.wait(60) == 1, both.said
     assert both.has(

@@ -23,8 +23,7 @@ def status(cli):
 
 
 def jvm_of(cli):
-    spark = "org.apache.spark.deploy.SparkSubmit"
-    return next((p for p in processes_of(cli.folder) if spark in p.info["cmdline"]), None)
+    return next(iter(processes_of(cli.folder, "org.apache.spark.deploy.SparkSubmit")), None)
 
 
 def test_a_killed_jvm_is_started_again_and_nothing_is_lost(cli, run, eagre_broker):  # noqa: F811
