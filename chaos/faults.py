@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from eagre.delivery.bookmark import numbered
+
 from .ghost import leave_a_hole
 
 if TYPE_CHECKING:
@@ -257,8 +259,7 @@ class Faults:
         self._await_newer(log, self._newest(log))
 
     def _newest(self, log: str) -> int:
-        names = [p.name for p in (self._checkpoint / log).glob("*")]
-        return max((int(name) for name in names if name.isdigit()), default=-1)
+        return max((int(p.name) for p in numbered(self._checkpoint / log)), default=-1)
 
     def _await_newer(self, log: str, known: int, timeout: float = 60) -> None:
         deadline = time.monotonic() + timeout

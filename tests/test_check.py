@@ -19,9 +19,13 @@ from pyspark.sql import functions as F
 import eagre as eg
 from eagre.broker import Client, Topics
 from eagre.delivery import Binding, Checkpoint
+from eagre.errors import SettingsError
 from eagre.preflight import explained, rules
+from eagre.preflight.advise import Wish, advise
+from eagre.preflight.check import Report
 from eagre.preflight.facts import Facts, see_checkpoint, see_topics
 from eagre.preflight.plan import Node, plan
+from eagre.profile import CHOICE
 from eagre.waiting import wait_until
 from queries import Ground, outcome, received, send
 
@@ -229,6 +233,29 @@ def test_a_lingering_producer_holds_results_back(ground, topic):
     writer = query(ground, topic, trigger={"realTime": "1 minute"}, **{"kafka.linger.ms": "4000"})
     assert "LINGER" in ids(writer)
     assert waited(ground, topic, writer) > 3
+
+
+def test_what_the_profile_for_throughput_waits_is_no_finding(ground):
+    def settled(**options):
+        sink = eg.Kafka("profiled-out", brokers=ground.brokers, options=options)
+
+        @eg.pipeline(source=eg.Kafka("profiled", schema="n INT", brokers=ground.brokers), sink=sink)
+        def profiled(df):
+            return df
+
+        planned = plan(ground.spark, profiled.writer(ground.spark, checkpoint="c"), 60_000)
+        waits = (
+            planned.option("kafka.linger.ms"),
+            planned.sources[0].option("kafka.fetch.min.bytes"),
+        )
+        return waits, ids(profiled) & {"LINGER", "FETCH_WAIT"}
+
+    assert settled() == (("0", None), set())
+    with setting(ground.spark, CHOICE, "throughput"):
+        assert settled() == (("5", "65536"), set())
+        assert settled(**{"kafka.linger.ms": "50"}) == (("50", "65536"), {"LINGER"})
+    with setting(ground.spark, CHOICE, "speed"), pytest.raises(SettingsError, match="no profile"):
+        settled()
 
 
 def test_a_fetch_that_waits_for_bytes_holds_rows_back(ground, topic):
@@ -866,17 +893,30 @@ def test_size_from_numbers_starts_no_jvm(cli):
     assert "SIZE_OF_WHAT" in cli("size").stderr
 
 
+def test_real_time_is_not_advised_where_micro_batches_will_do():
+    report = Report("score", "real-time", (), (1, 1), (1,), 64, ())
+    slow = advise(report, Wish(p99_ms=5000))
+    assert slow.choice == "micro-batch"
+    assert "not worth it" in " ".join(slow.reasons)
+
+
+@pytest.mark.parametrize(("p99", "rate"), [(100, 2000), (20, 5000), (5000, 5000)])
+def test_no_profile_for_throughput_where_records_are_few_or_have_no_time(p99, rate):
+    report = Report("score", "real-time", (), (1, 1), (1,), 64, ())
+    assert "throughput" not in " ".join(advise(report, Wish(p99, rate)).reasons)
+
+
 def test_size_and_advise_of_an_app(cli):
     path = cli.app(GOOD)
     told = json.loads(cli.ok("size", path, "--json", "-").stdout)
     assert (told["slots"], told["terms"], told["executors"]) == (28, [8, 20], 7)
-    fast = cli.ok("advise", path, "--p99", 100, "--rate", 2000).stdout
+    fast = cli.ok("advise", path, "--p99", 100, "--rate", 5000, "--json", "told.json").stdout
     assert "good: real-time" in fast
+    assert "--profile throughput` records share their requests: 0.40 instead of 1.00 cores" in fast
     assert "slots: 8 + 20 = 28" in fast
-    slow = json.loads(cli.ok("advise", path, "--p99", 5000, "--json", "-").stdout)
-    assert slow["choice"] == "micro-batch"
-    assert "not worth it" in " ".join(slow["reasons"])
-    assert slow["monthly"]["real-time"] > slow["monthly"]["micro-batch"]
+    told = json.loads((cli.folder / "told.json").read_text())
+    assert (told["choice"], told["cores"]["micro-batch"]) == ("real-time", 2.0)
+    assert told["monthly"]["real-time"] > told["monthly"]["micro-batch"]
 
 
 def test_explain(cli):

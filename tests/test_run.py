@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import struct
 import threading
 import time
 
@@ -22,6 +23,8 @@ import eagre as eg
 def {name}(df):
     return df.{body}
 """
+LZ4 = 3
+"""In the attributes of a batch of records on a broker's disk."""
 COUNT = 'groupBy("card").agg(F.count("*").alias("n"))'
 
 
@@ -112,10 +115,13 @@ def test_a_large_lag_is_said_and_worked_off(cli, run, eagre_broker):
     Topics(at).create("behind-in", 1)
     produce(at, "behind-in", [{"card": "c", "n": n} for n in range(50_000)])
     app = cli.app(APP.format(name="behind", body='where("n % 2 = 0")'))
-    late = run(app, "--brokers", at, "--from", "earliest")
+    late = run(app, "--brokers", at, "--from", "earliest", "--profile", "throughput")
     late.wait_for("catching up: 50,000 records wait in the source")
     late.wait_for("caught up: 50,000 records in")
     wait_until(lambda: written(at, "behind-out") == 25_000, 30, "not all rows came out")
+    (log,) = eagre_broker.data.glob("**/behind-out-0/*.log")
+    (attributes,) = struct.unpack(">21xh", log.read_bytes()[:23])
+    assert attributes & 7 == LZ4, "the producer has the options of another profile"
 
 
 def test_several_pipelines_of_a_file_run_in_processes_of_their_own(cli, run):

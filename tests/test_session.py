@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import eagre as eg
-from eagre.errors import JvmError
+from eagre.errors import JvmError, SettingsError
 from eagre.jvm import archive as archives
 from eagre.jvm import gateway
 from eagre.profile import PROFILE
@@ -39,6 +39,16 @@ def test_the_profile_is_applied(builder):
     assert stated["spark.driver.bindAddress"] == "127.0.0.1"
 
 
+def test_a_profile_is_chosen_by_a_setting(builder, monkeypatch):
+    assert options(eg.configure(builder))["spark.eagre.profile"] == "latency"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.eagre.profile=throughput pyspark-shell")
+    builder._options.clear()  # noqa: SLF001  (what the first call stated)
+    assert options(eg.configure(builder))["spark.eagre.profile"] == "throughput"
+    with pytest.raises(SettingsError, match="no profile 'speed'") as caught:
+        eg.configure(builder.config("spark.eagre.profile", "speed"))
+    assert "latency or throughput" in str(caught.value.hint)
+
+
 def test_the_users_settings_win_and_are_reported_once(builder, caplog):
     key = "spark.sql.shuffle.partitions"
     profile = next(s for s in PROFILE if s.key == key)
@@ -48,7 +58,7 @@ def test_the_users_settings_win_and_are_reported_once(builder, caplog):
     assert options(builder)[key] == "8"
     assert options(builder)["spark.master"] == "local[3]"
     assert [r.getMessage() for r in caplog.records if key in r.getMessage()] == [
-        f"{key} is 8 by your own setting; the latency profile has {profile.value}. {profile.reason}"
+        f"{key} is 8 by your own setting; the profile has {profile.value}. {profile.reason}"
     ]
 
 

@@ -1,12 +1,22 @@
-"""The latency profile: Spark settings, each with its reason.
+"""What Eagre sets by itself: Spark's settings, and those of its Kafka clients.
 
-``docs/profile.md`` shows the table with the measured effect of each; ``make profile`` writes it.
+Spark's are the same in both profiles, so that a checkpoint serves either; what differs is how long
+Kafka's clients wait for company. ``docs/profile.md`` shows the measured effect of each setting;
+``make profile`` writes it.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eagre.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -122,3 +132,58 @@ PROFILE = (
         "A real-time stage never ends, so its progress bar says nothing.",
     ),
 )
+
+
+CHOICE = "spark.eagre.profile"
+"""The Spark setting that names the profile of a session."""
+
+
+@dataclass(frozen=True)
+class Clients:
+    """What a profile tells the Kafka clients of sources and sinks; the user's options win."""
+
+    source: Mapping[str, str]
+    sink: Mapping[str, str]
+
+
+CLIENTS = {
+    "latency": Clients(source={}, sink={"kafka.linger.ms": "0"}),
+    "throughput": Clients(
+        source={"kafka.fetch.min.bytes": "65536", "kafka.fetch.max.wait.ms": "5"},
+        sink={
+            "kafka.linger.ms": "5",
+            "kafka.batch.size": "131072",
+            "kafka.compression.type": "lz4",
+        },
+    ),
+}
+"""For latency each record leaves as it comes, in a request of its own where they are few. For
+throughput it waits up to 5 ms on the way in and on the way out, and shares its request."""
+DEFAULT = "latency"
+
+
+def clients(name: str) -> Clients:
+    """Give what a profile tells the Kafka clients.
+
+    >>> clients("latency").sink
+    {'kafka.linger.ms': '0'}
+
+    Raises:
+        SettingsError: There is no such profile.
+    """
+    if name not in CLIENTS:
+        raise SettingsError(
+            "PROFILE_UNKNOWN",
+            f"there is no profile {name!r}.",
+            hint=f"{CHOICE} (`eagre run --profile`) is {' or '.join(CLIENTS)}.",
+        )
+    return CLIENTS[name]
+
+
+def clients_of(spark: SparkSession) -> Clients:
+    """Give what the profile of a session tells the Kafka clients.
+
+    Raises:
+        SettingsError: The session names a profile that there is not.
+    """
+    return clients(spark.conf.get(CHOICE, DEFAULT) or DEFAULT)

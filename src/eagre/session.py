@@ -1,4 +1,4 @@
-"""Spark sessions prepared for milliseconds: jars, loopback, and the latency profile.
+"""Spark sessions prepared for milliseconds: jars, loopback, and the profile.
 
 Settings of the user always win over the profile, and each one that differs is reported once.
 """
@@ -18,7 +18,7 @@ from eagre.config import LOOPBACK, megabytes
 from eagre.jvm import class_path, companion_jar, find_java
 from eagre.jvm.archive import archive, use
 from eagre.jvm.spark_home import spark_jars
-from eagre.profile import COLLECTOR, PROFILE, Setting, java_options
+from eagre.profile import CHOICE, COLLECTOR, DEFAULT, PROFILE, Setting, clients, java_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,11 +65,17 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     >>> from pyspark.sql import SparkSession
     >>> spark = configure(SparkSession.builder.master("local[4]")).getOrCreate()  # doctest: +SKIP
 
+    ``spark.eagre.profile`` is ``latency`` or ``throughput`` (docs/profile.md).
+
     Raises:
         JvmError: No fitting Java, Spark or jars.
+        SettingsError: There is no such profile.
     """
     _prepare_environment()
     stated = {**_spark_defaults(), **_submit_arguments(), **_stated(builder)}
+    profile = stated.get(CHOICE, DEFAULT)
+    clients(profile)
+    builder.config(CHOICE, profile)
     master = stated.get("spark.master", f"local[{LOCAL_SLOTS}]")
     builder.master(master)
     jars = [*class_path("spark", log.info), companion_jar()]
@@ -96,7 +102,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def session(app_name: str = "eagre", master: str | None = None, **settings: str) -> SparkSession:
-    """Make a session with the latency profile.
+    """Make a session with the profile.
 
     Args:
         app_name: Its name.
@@ -199,7 +205,7 @@ def _report_once(setting: Setting, value: str) -> None:
         return
     _reported.add((setting.key, value))
     log.warning(
-        "%s is %s by your own setting; the latency profile has %s. %s",
+        "%s is %s by your own setting; the profile has %s. %s",
         setting.key,
         value,
         setting.value,

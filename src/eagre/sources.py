@@ -11,6 +11,7 @@ from eagre.config import spark_interval, timestamp_ms
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
 from eagre.letters import OnError, check_on_error, policy
+from eagre.profile import clients_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -33,8 +34,8 @@ WATERMARK = "spark.watermarkDelayMs"
 """The key under which Spark marks a watermark's column."""
 
 CLIENT_OPTIONS = {"kafka.enable.metrics.push": "false"}
-"""Options of the latency profile for sources and sinks: a client that may push its metrics to the
-broker looks with every request whether it is to, which is 4 % of a stateless pipeline's JVM."""
+"""For sources and sinks, whatever the profile: a client that may push its metrics to the broker
+looks with every request whether it is to, which is 4 % of a stateless pipeline's JVM."""
 
 PARSED = "_parsed"
 
@@ -186,7 +187,8 @@ class Kafka:
             start: Where a fresh checkpoint begins, if not at ``starting``.
             quarantine: Records that become dead letters without being looked at.
         """
-        reader = spark.readStream.format("kafka").options(**self.reader_options(brokers, mode))
+        options = {**clients_of(spark).source, **self.reader_options(brokers, mode)}
+        reader = spark.readStream.format("kafka").options(**options)
         if start is not None:
             reader = reader.option("startingOffsets", json.dumps(start))
         rows = self._accepted(reader.load(), brokers, quarantine).select(*self._columns())

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 OPTIONS = Options(warmup=30.0, seconds=15.0, epoch="10 seconds")
 FIGURES = ("p50_ms", "p99_ms", "max_ms")
 TARGET = Path("docs/profile.md")
-PAGE = """# The latency profile
+PAGE = """# The profiles
 
 What `eg.configure` and `eg.session` set, unless you did. Your own settings, in the builder or in
 `spark-defaults.conf`, always win; each that differs is reported once.
+
+## For latency
+The default.
 
 | setting | value | reason | p50, ms without → with | p99, ms without → with |
 |---|---|---|---|---|
@@ -62,6 +65,45 @@ Beside the table: `kafka.linger.ms=0` on the sink's producer (a producer that li
 to every record) and `kafka.enable.metrics.push=false` on its clients (they look with every request
 whether to push their metrics to the broker: 4 % of a stateless pipeline's JVM); Spark's ports, its
 UI included, on 127.0.0.1 in local mode; 64 task slots (threads) where no master is named.
+
+## For throughput
+`eagre run --profile throughput`, or the Spark setting `spark.eagre.profile=throughput` for sessions
+of your own. Where records are apart, Kafka's clients fetch and send each in its own request; on
+few cores those requests, in the clients and in the broker, are most of the work. This profile lets
+a record wait up to 5 ms on its way in and 5 ms on its way out, and share its request:
+
+| | for latency | for throughput |
+|---|---|---|
+| source: `kafka.fetch.min.bytes` | Kafka's default, 1 | 65536 |
+| source: `kafka.fetch.max.wait.ms` | Kafka's default, without effect then | 5 |
+| sink: `kafka.linger.ms` | 0 | 5 |
+| sink: `kafka.batch.size` | Kafka's default, 16384 | 131072 |
+| sink: `kafka.compression.type` | Kafka's default, none | lz4 |
+
+Spark's settings are the same in both, so a checkpoint serves either and a run may change its
+profile. Options of `eg.Kafka` win over both. A database as sink has no profile: its writes share
+their way by themselves ([decision 9](decisions/0009-databases-by-version.md)).
+
+`count` on two cores at half their usual speed, 2026-11-17, 45 s of warm-up, one run each in turn,
+milliseconds and processor seconds per million records, the broker's apart:
+
+| records/s | | p50 | p99 | CPU s/M |
+|---|---|---|---|---|
+| 2,000 | for latency, twice | 0.8 and 1.3 | 5.6 and 6.4 | 228 and 233 |
+| | waits of 1 ms instead of 5 | 2.9 | 6.5 | 129 |
+| | waits of 2 ms | 4.5 | 7.6 | 89 |
+| 4,000 | for latency | 123 | 918 | 131 |
+| | a producer that lingers 5 ms, and no more | 7.9 | 204 | 141 |
+| | and fetches that wait | 10.0 | 20 | 79 |
+| | and lz4: the profile | 9.9 | 18 | 70 |
+| | Flink, without lingering | 83 | 456 | 150 |
+| 12,000 | the profile without lz4 | 26 | 403 | 32 |
+| | the profile | 11 | 89 | 28 |
+
+Which profile is better follows the rate, not the machine: up to some 2,000 small records/s on two
+cores the one for latency, above it the other, where 10 ms are no harm. `eagre advise --rate` says
+so. What follows the machine is chosen by its size: shuffle partitions and parallelism by the cores,
+the young part of the heap by its memory.
 """
 
 Figures = dict[str, float]

@@ -16,6 +16,7 @@ from eagre.cli.console import say
 from eagre.cli.dashboard import SLO_BROKEN, beside, judge_slo, page_options
 from eagre.config import counted, project_dir
 from eagre.pipeline import MODES
+from eagre.profile import CHOICE, CLIENTS
 from eagre.runtime import runs
 from eagre.runtime.app import App
 from eagre.runtime.spec import RunSpec
@@ -48,6 +49,11 @@ _PLAIN_EVERY_SECONDS = 10
 )
 @click.option("--master", help="Spark's master. [default: local, with slots enough]")
 @click.option(
+    "--profile",
+    type=click.Choice(list(CLIENTS)),
+    help="What the Kafka clients are tuned for. [default: latency]",
+)
+@click.option(
     "--checkpoint",
     metavar="DIR",
     help="Where progress and state are kept. [default: .eagre/checkpoints/PIPELINE]",
@@ -78,6 +84,7 @@ def run(
     every: str | None,
     brokers: str | None,
     master: str | None,
+    profile: str | None,
     checkpoint: str | None,
     start: str | None,
     no_check: bool,
@@ -109,6 +116,7 @@ def run(
         master=master,
         checkpoint=checkpoint,
         start=start,
+        settings={CHOICE.replace(".", "__"): profile} if profile else {},
         check=not no_check,
     )
     display = Display()

@@ -21,6 +21,10 @@ SCHEDULED_MS = 600_000.0
 """From here on a run every few minutes does, and costs nothing in between."""
 CPU_S_PER_MILLION = 200.0
 """CPU seconds for a million small records, in either mode (docs/bench.md)."""
+SHARED_S_PER_MILLION = 80.0
+"""The same with the profile for throughput (docs/profile.md)."""
+SHARED_FROM = 4000.0
+"""Records per second from which that was measured; there records are close enough together."""
 HEADROOM = 2.0
 """Cores kept free, so that a burst and a collector do not become the tail."""
 HOURS = 730
@@ -127,11 +131,22 @@ def _choose(report: Report, wish: Wish, monthly: dict[str, float]) -> tuple[Choi
             f"it is also tighter than the {REAL_TIME_P99_MS:g} ms measured on two cores: try it on "
             "your machine with `eagre bench run`, with cores to spare and long epochs."
         )
+    elif wish.rate >= SHARED_FROM:
+        told.append(
+            "with `eagre run --profile throughput` records share their requests: "
+            f"{_work(wish, SHARED_S_PER_MILLION):.2f} instead of {_work(wish):.2f} cores of work, "
+            "for some 10 ms at the median."
+        )
     return "real-time", told
 
 
+def _work(wish: Wish, cost: float = CPU_S_PER_MILLION) -> float:
+    """How many cores are busy all the time."""
+    return wish.rate * cost / 1_000_000
+
+
 def _cores(report: Report, wish: Wish) -> dict[str, float]:
-    work = wish.rate * CPU_S_PER_MILLION / 1_000_000
+    work = _work(wish)
     slots = sum(report.terms or (0,))
     scheduled = SESSION_START_S / (SCHEDULED_MS / 1000) + work
     return {
@@ -144,9 +159,8 @@ def _cores(report: Report, wish: Wish) -> dict[str, float]:
 def _arithmetic(
     report: Report, wish: Wish, cores: dict[str, float], monthly: dict[str, float]
 ) -> list[str]:
-    work = wish.rate * CPU_S_PER_MILLION / 1_000_000
     cost = f"{CPU_S_PER_MILLION:g} CPU s / 1,000,000"
-    told = [f"work: {wish.rate:g} records/s x {cost} = {work:.2f} cores"]
+    told = [f"work: {wish.rate:g} records/s x {cost} = {_work(wish):.2f} cores"]
     if report.terms:
         terms = " + ".join(map(str, report.terms))
         told.append(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from eagre.broker.client import is_access
 from eagre.jvm import gateway
 from eagre.letters import SUFFIX
-from eagre.profile import COLLECTOR, PROFILE
-from eagre.sinks.kafka import EXACTLY_ONCE_OPTIONS, LATENCY_OPTIONS
+from eagre.profile import CHOICE, COLLECTOR, PROFILE, clients_of
+from eagre.sinks.kafka import EXACTLY_ONCE_OPTIONS
 from eagre.sources import CLIENT_OPTIONS, Kafka
 
 if TYPE_CHECKING:
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from eagre.runtime.ground import Ground
     from eagre.runtime.spec import RunSpec
 
-_MORE = ("spark.master", "spark.driver.memory", "spark.executor.memory", "spark.task.cpus")
+_MORE = (
+    CHOICE,
+    "spark.master",
+    "spark.driver.memory",
+    "spark.executor.memory",
+    "spark.task.cpus",
+)
 _SPARKS = "-XX:+IgnoreUnrecognizedVMOptions"
 
 Told = dict[str, Any]
@@ -52,7 +58,7 @@ def about(
         },
         "delivery": kafka.delivery if kafka else "newest row of each key",
         "slots": gateway.slots(spark),
-        "settings": {**_asked(pipeline, spec), **_spark(spark), **_clients(pipeline)},
+        "settings": {**_asked(pipeline, spec), **_spark(spark), **_clients(spark, pipeline)},
         "slo": pipeline.slo.text if pipeline.slo else "",
     }
 
@@ -76,15 +82,16 @@ def _spark(spark: SparkSession) -> dict[str, str]:
     return {**shown, COLLECTOR.key: " ".join(word for word in options if word != _SPARKS)}
 
 
-def _clients(pipeline: Pipeline) -> dict[str, str]:
+def _clients(spark: SparkSession, pipeline: Pipeline) -> dict[str, str]:
     """Give the options of source and sink, those for security left out."""
+    profile = clients_of(spark)
     told: dict[str, str] = {}
     for source in pipeline.sources:
-        options = _open({**CLIENT_OPTIONS, **source.options})
+        options = _open({**profile.source, **CLIENT_OPTIONS, **source.options})
         told |= {f"source {key}": value for key, value in options.items()}
     if isinstance(pipeline.sink, Kafka):
         strict = EXACTLY_ONCE_OPTIONS if pipeline.exactly_once else {}
-        options = _open({**CLIENT_OPTIONS, **LATENCY_OPTIONS, **pipeline.sink.options, **strict})
+        options = _open({**profile.sink, **CLIENT_OPTIONS, **pipeline.sink.options, **strict})
         told |= {f"sink {key}": value for key, value in options.items()}
     return told
 

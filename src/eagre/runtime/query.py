@@ -127,10 +127,10 @@ class Run:
         for key, value in STANDING.items() if bookmarked == "state" else ():
             self.spark.conf.set(key, value)
         query = self.query = started(writer, self.spec.mode)
-        if self.spec.mode == "real-time" and bookmarked != "state":
-            gateway.rehearse(self.spark, query)
         if bookmarked:
             self.bookmarks = self._bookmarks(query, stands=bookmarked != "rows")
+        elif self.spec.mode == "real-time":
+            gateway.rehearse(self.spark, query)
         self.started = time.monotonic()
         self.parent.tell(
             "running",

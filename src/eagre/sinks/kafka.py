@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
+from eagre.profile import clients_of
 from eagre.sinks.size import fitting
 from eagre.sources import SOURCE, Kafka
 
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-LATENCY_OPTIONS = {"kafka.linger.ms": "0"}
-"""Writer options of the latency profile: a producer that lingers adds its wait to every record."""
-
 
 EXACTLY_ONCE_OPTIONS = {
     "kafka.acks": "all",
@@ -69,7 +66,7 @@ def writer(
     ...     .start()
     ... )
     """
-    options = {**LATENCY_OPTIONS, **sink.connector_options(brokers)}
+    options = {**clients_of(rows.sparkSession).sink, **sink.connector_options(brokers)}
     if len(sink.topics) == 1:
         options["topic"] = sink.topics[0]
     if sink.delivery == "exactly-once":

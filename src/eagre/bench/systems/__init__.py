@@ -2,7 +2,7 @@
 
 from eagre.bench.systems.base import Command, Job, System
 from eagre.bench.systems.floor import Floor
-from eagre.bench.systems.java import Flink, KafkaStreams
+from eagre.bench.systems.java import Flink, FlinkThroughput, KafkaStreams
 from eagre.bench.systems.python import Bytewax, PyFlink, Quix
 from eagre.bench.systems.spark import (
     OPERATORS,
@@ -13,6 +13,7 @@ from eagre.bench.systems.spark import (
     EagrePage,
     EagrePoisoned,
     EagreSql,
+    EagreThroughput,
     SparkDefaults,
     SparkMicroBatch,
 )
@@ -26,12 +27,14 @@ SYSTEMS: dict[str, System] = {
         EagreBatch(),
         EagreSql(),
         EagreExactlyOnce(),
+        EagreThroughput(),
         *OPERATORS.values(),
         EagrePage(),
         EagrePoisoned(),
         SparkDefaults(),
         SparkMicroBatch(),
         Flink(),
+        FlinkThroughput(),
         KafkaStreams(),
         PyFlink(),
         Quix(),

@@ -14,7 +14,7 @@ from eagre.config import cache_dir
 from eagre.errors import BenchError
 from eagre.jvm import class_path, find_java
 from eagre.jvm.java import find_jdk
-from eagre.profile import java_options
+from eagre.profile import CLIENTS, java_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +75,7 @@ class _Compiled(System):
 
     def _classes(self) -> Path:
         digest = hashlib.sha256(b"".join(path.read_bytes() for path in self._sources()))
-        return cache_dir() / "bench" / f"{self.name}-{digest.hexdigest()[:16]}"
+        return cache_dir() / "bench" / f"{self.folder}-{digest.hexdigest()[:16]}"
 
     def _compile(self) -> None:
         target = self._classes()
@@ -128,6 +128,23 @@ class Flink(_Compiled):
     def java_options(self, job: Job) -> list[str]:
         """The delay of a slow checkpoint store is the JVM's to know."""
         return [*super().java_options(job), f"-Deagre.slow.ms={job.slow_checkpoint_ms}"]
+
+
+class FlinkThroughput(Flink):
+    """The same with Eagre's options for throughput on its clients, and buffers between tasks."""
+
+    name = "flink-throughput"
+    title = "Flink, for throughput"
+
+    def settings(self, job: Job) -> dict[str, str]:
+        """What waits in Eagre's clients waits here too."""
+        clients = CLIENTS["throughput"]
+        return {
+            **super().settings(job),
+            **{key.replace("kafka.", "consumer.", 1): v for key, v in clients.source.items()},
+            **{key.replace("kafka.", "producer.", 1): v for key, v in clients.sink.items()},
+            "execution.buffer-timeout.interval": f"{clients.sink['kafka.linger.ms']} ms",
+        }
 
 
 class KafkaStreams(_Compiled):

@@ -10,7 +10,7 @@ from eagre.bench.systems.base import JOBS, Command, System
 from eagre.config import LOOPBACK
 from eagre.delivery.bookmark import BOOKMARKS
 from eagre.jvm import class_path, companion_jar, find_java
-from eagre.profile import COLLECTOR, PROFILE
+from eagre.profile import CLIENTS, COLLECTOR, DEFAULT, PROFILE
 from eagre.session import LOCAL_SLOTS
 
 if TYPE_CHECKING:
@@ -38,14 +38,16 @@ class Eagre(System):
     checkpoints = COMMITS
     variant = "bridge"
     page = False
+    profile = DEFAULT
 
     def __init__(self, overrides: dict[str, str] | None = None) -> None:
         self._overrides = overrides or {}
 
     def settings(self, job: Job) -> dict[str, str]:
-        """The latency profile, which Eagre sets by itself."""
+        """The profile, which Eagre sets by itself."""
         profile = {setting.key: setting.value for setting in (*PROFILE, COLLECTOR)}
-        return {**profile, "kafka.linger.ms": "0", **slow(job), **self._overrides}
+        clients = CLIENTS[self.profile]
+        return {**profile, **clients.source, **clients.sink, **slow(job), **self._overrides}
 
     def command(self, job: Job) -> Command:
         """Run the app on the given brokers."""
@@ -54,6 +56,7 @@ class Eagre(System):
             *(f"{JOBS / 'eagre_job.py'}:bench", "--mode", "real-time"),
             *("--every", f"{job.epoch_ms} ms", "--brokers", job.brokers),
             *("--checkpoint", f"{job.state}/checkpoint", "--from", "earliest"),
+            *("--profile", self.profile),
             environment={"EAGRE_BENCH_JOB": str(path), "EAGRE_BENCH_VARIANT": self.variant},
             settings={**slow(job), **self._overrides},
             page=self.page,
@@ -111,6 +114,14 @@ class EagrePoisoned(Eagre):
     def refusal(self, workload: str) -> str:
         """One workload is enough."""
         return "" if workload == "stateless" else "bad records are measured on stateless"
+
+
+class EagreThroughput(Eagre):
+    """The same with the profile for throughput: what it gives, and what it costs at the median."""
+
+    name = "eagre-throughput"
+    title = "Eagre, for throughput"
+    profile = "throughput"
 
 
 class EagrePage(Eagre):

@@ -9,7 +9,7 @@ from eagre.config import interval_ms
 from eagre.errors import SettingsError
 from eagre.preflight.facts import number
 from eagre.preflight.finding import Found, rule
-from eagre.profile import COLLECTOR, java_options
+from eagre.profile import CHOICE, COLLECTOR, DEFAULT, clients, java_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,14 +94,16 @@ def buffer_wait(facts: Facts) -> Iterator[Found]:
 def linger(facts: Facts) -> Iterator[Found]:
     """`linger.ms` lets the producer wait for more records to send together.
 
-    Kafka's clients before 4.0 do not wait unless told to; from 4.0 on they wait 5 ms. Eagre sets 0.
+    Kafka's clients before 4.0 do not wait unless told to; from 4.0 on they wait 5 ms. Eagre sets 0,
+    and 5 ms where the profile for throughput was asked for.
     """
     if facts.plan.format != "kafka":
         return
     version = str(facts.plan.jvm["kafka_clients"]).split(".")[0]
     unset = 5 if version.isdigit() and int(version) >= NEW_CLIENTS else 0
     waits = number(facts.plan.option("kafka.linger.ms"), unset)
-    if waits > LINGER_MS:
+    asked_for = number(clients(facts.setting(CHOICE, DEFAULT)).sink["kafka.linger.ms"], 0)
+    if waits > max(LINGER_MS, asked_for):
         yield Found(
             "option kafka.linger.ms",
             f"the producer waits up to {waits} ms before it sends a record.",
