@@ -537,7 +537,7 @@ def test_boundaries_are_compared_with_flinks_of_the_same_run(monkeypatch, tmp_pa
 
     def measure(chosen, system):
         asked.append((chosen.name, chosen.epoch, system.name))
-        assert chosen.warmup == 30
+        assert chosen.warmup == 45
         assert chosen.seconds == {"1 s": 30, "10 s": 210}[chosen.epoch]
         none = chosen.epoch == "1 s" and system.name == "flink"
         p50 = 6 if system.name == "eagre" else 4
