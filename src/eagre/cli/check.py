@@ -102,10 +102,10 @@ def check(
 @click.argument("rule", metavar="ID", required=False)
 def explain(rule: str | None) -> None:
     """Tell all about a finding, by its ID; without one, list them."""
-    from eagre.preflight import explained, rules
+    from eagre.preflight import explained, known_rules
 
     if rule is None:
-        for one in rules().values():
+        for one in known_rules().values():
             first = one.explanation.splitlines()[0]
             click.echo(f"{_level(one.level)} {one.id:24} {first}")
         return

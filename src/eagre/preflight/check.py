@@ -17,7 +17,7 @@ from eagre.preflight.facts import (
     see_topics,
     settings_of,
 )
-from eagre.preflight.finding import LEVELS, Finding, rules
+from eagre.preflight.finding import LEVELS, Finding, known_rules
 from eagre.preflight.plan import lines, plan
 from eagre.preflight.sample import skew
 from eagre.sources import refused_in_real_time
@@ -277,7 +277,7 @@ def _to_create(pipeline: Pipeline, seen: dict[str, TopicFacts]) -> dict[str, Top
 
 
 def _report(facts: Facts, name: str) -> Report:
-    found = [finding for rule in rules().values() for finding in rule.check(facts)]
+    found = [finding for rule in known_rules().values() for finding in rule.check(facts)]
     ordered = sorted(found, key=lambda finding: LEVELS.index(finding.level))
     terms = facts.terms
     return Report(

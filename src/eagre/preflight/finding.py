@@ -125,7 +125,7 @@ def rule(
     return decorate
 
 
-def rules() -> dict[str, Rule]:
+def known_rules() -> dict[str, Rule]:
     """Give every rule, in the order in which they are looked for."""
     from eagre.preflight.rules import MODULES
 
@@ -148,7 +148,7 @@ def explained(id_: str) -> Rule:
     """
     import difflib
 
-    known = rules()
+    known = known_rules()
     if id_.upper() in known:
         return known[id_.upper()]
     near = difflib.get_close_matches(id_.upper(), known, n=3, cutoff=0.4)

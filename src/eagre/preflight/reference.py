@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from eagre.preflight.finding import LEVELS, Rule, rules
+from eagre.preflight.finding import LEVELS, Rule, known_rules
 
 HEAD = """# Check, size, advise
 
@@ -69,7 +69,7 @@ costs, and shows the sums and what they take for granted.
 
 def page() -> str:
     """Give the whole page."""
-    by_level = sorted(rules().values(), key=lambda rule: LEVELS.index(rule.level))
+    by_level = sorted(known_rules().values(), key=lambda rule: LEVELS.index(rule.level))
     return HEAD + "".join(_section(rule) for rule in by_level)
 
 
