@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 Offsets = dict[str, dict[int, int]]
 """Offsets by topic and partition."""
+
+PASSING = ("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "_TRANSPORT")
+"""Answers about a partition that are over in a moment, such as after a broker stood still."""
 
 T = TypeVar("T")
 
@@ -229,11 +233,19 @@ class Topics:
         request = {TopicPartition(t.name, p): spec for t in topics for p in range(t.partitions)}
         if not request:
             return {}
-        futures = self.admin.list_offsets(request, request_timeout=self._timeout)
-        offsets: Offsets = {topic.name: {} for topic in topics}
-        for partition, future in futures.items():
-            offsets[partition.topic][partition.partition] = self.result(future).offset
-        return offsets
+        deadline = time.monotonic() + self._timeout
+        while True:
+            futures = self.admin.list_offsets(request, request_timeout=self._timeout)
+            offsets: Offsets = {topic.name: {} for topic in topics}
+            try:
+                for partition, future in futures.items():
+                    offsets[partition.topic][partition.partition] = self.result(future).offset
+            except BrokerError as error:
+                if error.data.get("kafka_error") not in PASSING or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return offsets
 
     def _metadata(self) -> Any:  # noqa: ANN401
         try:
