@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -233,19 +232,24 @@ class Topics:
         request = {TopicPartition(t.name, p): spec for t in topics for p in range(t.partitions)}
         if not request:
             return {}
-        deadline = time.monotonic() + self._timeout
-        while True:
-            futures = self.admin.list_offsets(request, request_timeout=self._timeout)
-            offsets: Offsets = {topic.name: {} for topic in topics}
-            try:
-                for partition, future in futures.items():
-                    offsets[partition.topic][partition.partition] = self.result(future).offset
-            except BrokerError as error:
-                if error.data.get("kafka_error") not in PASSING or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
-            else:
-                return offsets
+        try:
+            return wait_until(lambda: self._listed(request), self._timeout, "")
+        except TimeoutError:
+            raise self._silent(f": {self._told}") from None
+
+    def _listed(self, request: dict[Any, Any]) -> Offsets:
+        """Ask for offsets once; gives none where a partition's leader is away for the moment."""
+        futures = self.admin.list_offsets(request, request_timeout=self._timeout)
+        offsets: Offsets = {}
+        try:
+            for at, future in futures.items():
+                offsets.setdefault(at.topic, {})[at.partition] = self.result(future).offset
+        except BrokerError as error:
+            if error.data.get("kafka_error") not in PASSING:
+                raise
+            self._told = error.problem
+            return {}
+        return offsets
 
     def _metadata(self) -> Any:  # noqa: ANN401
         try:
