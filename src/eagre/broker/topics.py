@@ -16,8 +16,18 @@ if TYPE_CHECKING:
 Offsets = dict[str, dict[int, int]]
 """Offsets by topic and partition."""
 
-PASSING = ("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "_TRANSPORT")
-"""Answers about a partition that are over in a moment, such as after a broker stood still."""
+PASSING = (
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "_TRANSPORT",
+)
+"""Answers about a partition that are over in a moment.
+
+A broker that stood still is fenced and comes back with a new epoch: its metadata names that
+epoch before its partitions know it.
+"""
 
 T = TypeVar("T")
 
@@ -196,10 +206,13 @@ class Topics:
 
     def _led(self, name: str, partitions: int) -> bool:
         """Whether all partitions of a new topic have a leader that answers."""
+        from confluent_kafka.admin import OffsetSpec
+
         try:
-            return len(self.ends([name])[name]) == partitions
+            found = self._listed(self._partitions([name], OffsetSpec.latest()))
         except BrokerError:
             return False
+        return len(found.get(name, ())) == partitions
 
     def begins(self, names: Iterable[str]) -> Offsets:
         """The first offset of each partition."""
@@ -225,11 +238,15 @@ class Topics:
             for topic, offsets in found.items()
         }
 
-    def _offsets(self, names: Iterable[str], spec: object) -> Offsets:
+    def _partitions(self, names: Iterable[str], spec: object) -> dict[Any, object]:
+        """The same question about every partition of these topics."""
         from confluent_kafka import TopicPartition
 
         topics = [self.require(name) for name in names]
-        request = {TopicPartition(t.name, p): spec for t in topics for p in range(t.partitions)}
+        return {TopicPartition(t.name, p): spec for t in topics for p in range(t.partitions)}
+
+    def _offsets(self, names: Iterable[str], spec: object) -> Offsets:
+        request = self._partitions(names, spec)
         if not request:
             return {}
         try:
@@ -237,7 +254,7 @@ class Topics:
         except TimeoutError:
             raise self._silent(f": {self._told}") from None
 
-    def _listed(self, request: dict[Any, Any]) -> Offsets:
+    def _listed(self, request: dict[Any, object]) -> Offsets:
         """Ask for offsets once; gives none where a partition's leader is away for the moment."""
         futures = self.admin.list_offsets(request, request_timeout=self._timeout)
         offsets: Offsets = {}
