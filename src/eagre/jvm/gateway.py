@@ -411,9 +411,17 @@ def running_queries(spark: SparkSession) -> tuple[RunningQuery, ...]:
     )
 
 
+def settings(spark: SparkSession) -> dict[str, str]:
+    """Give every setting of a session that was set, its context's included, in one call."""
+    told: dict[str, str] = json.loads(
+        companion(spark, "SparkInternals").settings(spark._jsparkSession)  # noqa: SLF001
+    )
+    return told
+
+
 def slots(spark: SparkSession) -> int | None:
     """How many tasks a session can run at once; None where a cluster may still grow."""
-    conf = dict(spark.sparkContext.getConf().getAll())
+    conf = settings(spark)
     cores = _cores(spark, str(spark.sparkContext.master), conf)
     return None if cores is None else cores // int(conf.get("spark.task.cpus", "1"))
 

@@ -10,13 +10,7 @@ from eagre.config import interval_ms, project_dir
 from eagre.errors import EagreError, SettingsError
 from eagre.jvm import gateway
 from eagre.pipeline import DEFAULT_EVERY, Pipeline
-from eagre.preflight.facts import (
-    Facts,
-    TopicFacts,
-    see_checkpoint,
-    see_topics,
-    settings_of,
-)
+from eagre.preflight.facts import Facts, TopicFacts, see_checkpoint, see_topics
 from eagre.preflight.finding import LEVELS, Finding, known_rules
 from eagre.preflight.plan import lines, plan
 from eagre.preflight.sample import skew
@@ -209,7 +203,7 @@ def _facts(
     spark: SparkSession, writer: DataStreamWriter, mode: Mode | None, epoch_ms: int
 ) -> Facts:
     planned = plan(spark, writer, epoch_ms)
-    settings = settings_of(spark)
+    settings = gateway.settings(spark)
     known, unseen = see_checkpoint(_checkpoint_of(planned, settings))
     if known and known.shuffle_partitions:
         planned = plan(spark, writer, epoch_ms, known.shuffle_partitions)

@@ -13,8 +13,6 @@ from eagre.errors import BrokerError, CheckpointError, EagreError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession
-
     from eagre.broker import Client
     from eagre.jvm.gateway import RunningQuery
     from eagre.preflight.plan import Plan, Source
@@ -138,12 +136,6 @@ def number(text: object, default: int) -> int:
         return int(str(text))
     except ValueError:
         return default
-
-
-def settings_of(spark: SparkSession) -> dict[str, str]:
-    """Give every setting of a session that was set."""
-    sql = {str(key): str(value) for key, value in spark.conf.getAll.items()}
-    return {**dict(spark.sparkContext.getConf().getAll()), **sql}
 
 
 def see_topics(clusters: Mapping[Client, set[str]]) -> tuple[dict[str, TopicFacts], list[str]]:

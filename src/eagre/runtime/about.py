@@ -76,7 +76,7 @@ def _asked(pipeline: Pipeline, spec: RunSpec) -> dict[str, str]:
 
 
 def _spark(spark: SparkSession) -> dict[str, str]:
-    conf = dict(spark.sparkContext.getConf().getAll())
+    conf = gateway.settings(spark)
     shown = {key: conf[key] for key in (*_MORE, *(one.key for one in PROFILE)) if key in conf}
     options = [word for word in conf.get(COLLECTOR.key, "").split() if word.startswith("-X")]
     return {**shown, COLLECTOR.key: " ".join(word for word in options if word != _SPARKS)}

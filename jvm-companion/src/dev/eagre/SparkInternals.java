@@ -11,6 +11,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
 import org.apache.spark.sql.execution.datasources.v2.LowLatencyClock;
@@ -26,6 +27,7 @@ import org.apache.spark.sql.execution.streaming.runtime.TERMINATED$;
 import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.util.SystemClock;
+import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 
@@ -43,6 +45,20 @@ public final class SparkInternals {
     public static void keepTime() {
         if (LowLatencyClock.getClock() instanceof SteadyClock) return;
         LowLatencyClock.setClock(new SteadyClock(new SystemClock()));
+    }
+
+    /**
+     * Every setting of a session that was set, its context's included, as JSON.
+     *
+     * <p>PySpark fetches a hundred pairs with five calls each, in the seconds before the first output.
+     */
+    public static String settings(SparkSession session) throws JsonProcessingException {
+        Map<String, String> settings = new LinkedHashMap<>();
+        for (Tuple2<String, String> pair : session.sparkContext().getConf().getAll()) {
+            settings.put(pair._1(), pair._2());
+        }
+        settings.putAll(CollectionConverters.asJava(session.conf().getAll()));
+        return new ObjectMapper().writeValueAsString(settings);
     }
 
     /**
