@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import base64
 import fcntl
+import itertools
 import os
 import re
 import shutil
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-START_SECONDS = 60
+START_SECONDS = 180
+"""Kafka answers in seconds; a starved machine may need minutes. A process that ends is noticed."""
+REMIND_SECONDS = 15
 STOP_SECONDS = 20
 _ABANDONED_SECONDS = 60
 
@@ -177,11 +180,25 @@ class EmbeddedBroker:
         )
 
     def _await_ready(self) -> None:
-        topics = Topics(self.address)
+        topics = Topics(self.address, timeout=1)
+        began = time.monotonic()
+        reminders = itertools.count(REMIND_SECONDS, REMIND_SECONDS)
+        reminder = next(reminders)
+
+        def ready() -> bool:
+            nonlocal reminder
+            if self._died() or topics.answers():
+                return True
+            if time.monotonic() - began > reminder:
+                self._say(f"Kafka is still starting after {reminder} s; waiting for it")
+                reminder = next(reminders)
+            return False
+
         try:
-            wait_until(lambda: self._died() or topics.answers(), START_SECONDS, "")
+            wait_until(ready, START_SECONDS, "")
         except TimeoutError:
-            raise self._failed(f"did not answer within {START_SECONDS} s") from None
+            waited = time.monotonic() - began
+            raise self._failed(f"did not answer within {waited:.0f} s") from None
         if self._died():
             raise self._failed("ended while starting")
 

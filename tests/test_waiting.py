@@ -1,0 +1,50 @@
+"""Limits that grow with a slow machine: a wait, and the start of a broker."""
+
+import itertools
+import time
+
+import pytest
+
+from eagre import waiting
+from eagre.broker import EmbeddedBroker, server
+from eagre.errors import BrokerError
+from eagre.waiting import wait_until
+
+
+def test_a_slow_machine_gets_more_time(monkeypatch):
+    monkeypatch.setattr(waiting, "machine_slowness", lambda: 50.0)
+    asked = itertools.count()
+    began = time.monotonic()
+    assert wait_until(lambda: time.monotonic() - began > 0.3 and next(asked) >= 0, 0.1, "never")
+
+
+def test_a_usual_machine_gets_the_time_it_was_given(monkeypatch):
+    measured = []
+    monkeypatch.setattr(waiting, "machine_slowness", lambda: measured.append(1) or 1.0)
+    with pytest.raises(TimeoutError, match="it did not come"):
+        wait_until(lambda: False, 0.1, "it did not come")
+    assert measured == [1]
+    assert wait_until(lambda: "at once", 0.1, "never") == "at once"
+    assert measured == [1], "the speed is measured only when the time is over"
+
+
+def test_a_broker_on_a_starved_machine_is_waited_for_with_a_message(monkeypatch):
+    monkeypatch.setattr(server, "START_SECONDS", 0.1)
+    monkeypatch.setattr(server, "REMIND_SECONDS", 0.2)
+    monkeypatch.setattr(waiting, "machine_slowness", lambda: 3000.0)
+    said = []
+    with EmbeddedBroker(say=said.append) as broker:
+        assert broker.port
+    assert any("still starting after 0.2 s" in line for line in said), said
+
+
+def test_a_broker_that_never_answers_is_given_up_and_leaves_nothing(monkeypatch):
+    monkeypatch.setattr(server, "START_SECONDS", 0.1)
+    monkeypatch.setattr(waiting, "machine_slowness", lambda: 1.0)
+    monkeypatch.setattr(server.Topics, "answers", lambda _: False)
+    broker = EmbeddedBroker()
+    with pytest.raises(BrokerError, match=r"BROKER_FAILED: .* did not answer within"):
+        broker.start()
+    assert not broker.data.exists()
+    with pytest.raises(BrokerError, match="BROKER_NOT_STARTED"):
+        assert broker.pid
