@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long lint docs bench chaos profile boundary clean
+.PHONY: help setup demo test e2e long lint docs bench chaos profile boundary clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -15,10 +15,16 @@ setup: $(VENV)/.ready  ## virtual environment with eagre in its bin, companion j
 demo: setup  ## the payments stream in micro-batch and in real time (ARGS="--seconds 10")
 	@$(BIN)/eagre demo $(ARGS)
 
-test: setup $(VENV)/.dev $(VENV)/.docs lint  ## style, types, layers and every test (ARGS="-k broker")
-	@$(BIN)/pytest $(ARGS)
+# One test process for each core, as far as the memory goes.
+PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-long: setup $(VENV)/.dev $(VENV)/.docs  ## the tests that `make test` leaves out: a minute and more, or one more of a kind
+test: setup $(VENV)/.dev $(VENV)/.docs lint  ## style, types, layers, unit tests, every operator in both modes (ARGS="-k broker")
+	@$(PYTEST) $(ARGS)
+
+e2e: setup $(VENV)/.dev $(VENV)/.docs  ## kills, restarts, clusters, browsers, use cases, the wheel (ARGS="-k wheel")
+	@$(PYTEST) -m e2e $(ARGS)
+
+long: setup $(VENV)/.dev $(VENV)/.docs  ## bounds of state, comparisons of clocks: minutes each
 	@$(BIN)/pytest -m long $(ARGS)
 
 lint: setup $(VENV)/.dev  ## style, types, layers

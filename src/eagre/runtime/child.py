@@ -41,6 +41,7 @@ def main() -> None:
     logging.getLogger("eagre").addHandler(Relay(parent))
     try:
         run(RunSpec.from_json(parent.orders.get()), parent)
+        _stop_spark()
     except EagreError as error:
         traceback.print_exc()
         parent.tell("failed", code=error.code, problem=error.problem, hint=error.hint)
@@ -86,6 +87,15 @@ def run(spec: RunSpec, parent: Parent) -> None:
         _require_sound(spark, pipeline, spec, brokers, str(checkpoint.path), parent)
     while _ran(spark, pipeline, spec, brokers, checkpoint, parent):
         parent.say("starting the query anew, with all partitions")
+
+
+def _stop_spark() -> None:
+    """End the session of this process: Spark removes its temporary files."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active:
+        active.stop()
 
 
 def _ran(

@@ -207,7 +207,6 @@ class Run:
         written = self._written(progress.batchId if progress else -1)
         epochs = self._epochs_done(progress)
         self.parent.tell("ended", drained=drained, written=written, epochs=epochs)
-        self.spark.stop()
         return False
 
     def _drain(self, query: StreamingQuery) -> None:

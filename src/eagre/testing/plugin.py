@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SLOTS = 8
 SHORTEST_EPOCH = "100ms"
+QUICK_TO_START = "-XX:TieredStopAtLevel=1"
+"""Only the JVM's first compiler: a test ends before code of the second has paid for itself."""
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +43,7 @@ def eagre_spark() -> Iterator[SparkSession]:
         "eagre-tests",
         f"local[{SLOTS}]",
         spark__sql__streaming__realTimeMode__minBatchDuration=SHORTEST_EPOCH,
+        spark__driver__extraJavaOptions=QUICK_TO_START,
     )
     yield spark
     spark.stop()

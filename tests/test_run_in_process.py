@@ -1,0 +1,114 @@
+"""The Spark child's work in the session of the tests: commits, drains, refusals, in seconds.
+
+``test_run.py`` and ``test_bookmarks.py`` do the same with processes and kills (``make e2e``).
+"""
+
+import json
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from eagre.broker import Topics
+from eagre.delivery import Checkpoint
+from eagre.waiting import wait_until
+from test_run import APP, COUNT, produce, written
+
+EVERY = "1 second"
+SAME = 'eg.udf(returns="BIGINT")(lambda n: n)'
+BODIES = {
+    "rows": 'where("n % 2 = 0")',
+    "python": f'where({SAME}("n") % 2 == 0)',
+    "state": COUNT,
+}
+
+
+def rows(numbers):
+    return [{"card": f"c{n % 3}", "n": n} for n in numbers]
+
+
+def expected(shape, number):
+    if shape == "state":
+        return sorted((f"c{c}", n) for c in range(3) for n in range(1, number // 3 + 1))
+    return sorted((f"c{n % 3}", n) for n in range(0, number, 2))
+
+
+def results(harness, topic):
+    found = (json.loads(r.value()) for r in harness.records(topic, {0: 0}))
+    return sorted((row["card"], row["n"]) for row in found)
+
+
+@pytest.mark.parametrize("shape", BODIES)
+def test_commits_within_an_epoch_survive_a_cut(cli, in_process, eagre_harness, shape):
+    at, name = eagre_harness.brokers, f"cut_{shape}"
+    app = cli.app(APP.format(name=name, body=BODIES[shape]), f"{name}.py")
+    kept = Checkpoint(cli.folder / "checkpoint")
+    in_process(app, every=EVERY, start="earliest").wait_for("running")
+    produce(at, f"{name}-in", rows(range(60)))
+    wait_until(lambda: kept.reached() == {f"{name}-in": {0: 60}}, 60, "no commit covers the rows")
+    assert kept.last_commit() == -1, "Spark's own epoch goes on"
+    in_process.cut()
+    produce(at, f"{name}-in", rows(range(60, 90)))
+    again = in_process(app, every=EVERY).wait_for("running")
+    wait_until(lambda: kept.reached() == {f"{name}-in": {0: 90}}, 60, "it did not go on")
+    again.drain()
+    assert again.has("ended", drained=True)
+    assert results(eagre_harness, f"{name}-out") == expected(shape, 90)
+
+
+def test_a_drained_run_goes_on_in_another_mode(cli, in_process, eagre_harness):
+    """Without state: ``test_run.py`` has the same with a count, in processes."""
+    at = eagre_harness.brokers
+    app = cli.app(APP.format(name="other_mode", body='where("n >= 0")'), "other_mode.py")
+    first = in_process(app, every=EVERY).wait_for("running")
+    produce(at, "other_mode-in", rows(range(30)))
+    wait_until(lambda: written(at, "other_mode-out") >= 30, 60, "nothing came out")
+    first.drain()
+    produce(at, "other_mode-in", rows(range(30, 60)))
+    backlog = in_process(app, mode="available-now")
+    backlog.join()
+    assert backlog.has("ended", drained=False)
+    assert written(at, "other_mode-out") == 60
+    produce(at, "other_mode-in", rows(range(60, 90)))
+    last = in_process(app, mode="micro-batch").wait_for("running")
+    wait_until(lambda: written(at, "other_mode-out") >= 90, 60, "it did not go on")
+    last.drain()
+    assert [n for _, n in sorted(results(eagre_harness, "other_mode-out"), key=lambda r: r[1])] == (
+        list(range(90))
+    )
+
+
+def test_new_partitions_are_read_within_the_epoch(cli, in_process, eagre_harness):
+    at = eagre_harness.brokers
+    app = cli.app(APP.format(name="wider", body='where("n >= 0")'), "wider.py")
+    one = in_process(app, every="1 minute", start="earliest").wait_for("running")
+    produce(at, "wider-in", rows(range(9)))
+    wait_until(lambda: written(at, "wider-out") >= 9, 60, "nothing came out")
+    Topics(at).admin.create_partitions([NewPartitions("wider-in", 3)])["wider-in"].result(10)
+    wait_until(lambda: len([e for e in one.heard if e["event"] == "running"]) == 2, 60, "not seen")
+    produce(at, "wider-in", rows(range(9, 60)))
+    wait_until(lambda: written(at, "wider-out") >= 60, 60, "they are not read")
+    one.drain()
+    assert sorted(n for _, n in results(eagre_harness, "wider-out")) == list(range(60))
+
+
+def test_a_query_that_fails_says_why(cli, in_process, eagre_harness):
+    body = "where(F.when(F.col('n') < 0, F.raise_error('no such amount')).otherwise(True))"
+    app = cli.app(APP.format(name="raises", body=body), "raises.py")
+    one = in_process(app, start="earliest").wait_for("running")
+    produce(eagre_harness.brokers, "raises-in", [{"card": "c", "n": -1}])
+    one.join()
+    assert one.failure.code == "QUERY_FAILED"
+    assert "no such amount" in one.failure.problem
+
+
+def test_a_large_lag_is_announced(cli, in_process, eagre_harness):
+    at = eagre_harness.brokers
+    Topics(at).create("lagging-in", 1)
+    produce(at, "lagging-in", rows(range(3_000)))
+    app = cli.app(APP.format(name="lagging", body='where("n % 2 = 0")'), "lagging.py")
+    one = in_process(app, start="earliest").wait_for("running")
+    wait_until(lambda: written(at, "lagging-out") == 1_500, 60, "not all rows came out")
+    told = lambda: [e["text"] for e in one.heard if e["event"] == "note"]  # noqa: E731
+    wait_until(lambda: any("caught up: 3,000 records" in t for t in told()), 60, f"{told()}")
+    assert any("catching up: 3,000 records" in text for text in told())
+    one.drain()
