@@ -23,7 +23,7 @@ LAYERS = [
     {"delivery", "latency"},
     {"preflight"},
     {"runtime", "testing"},
-    {"templates"},
+    {"templates", "startup_training"},
     {"dashboard", "bench"},
     {"cli"},
 ]
