@@ -11,22 +11,22 @@ import jsonschema
 import psutil
 import pytest
 
-from eagre.bench import sweep
-from eagre.bench.campaign import Campaign, Options, control_of, gaps_ms, problems
-from eagre.bench.compare import compare
-from eagre.bench.judge import Verified
-from eagre.bench.load import Load
-from eagre.bench.meter import Measurement, Meter
-from eagre.bench.publish import publish
-from eagre.bench.rates import find_rate
-from eagre.bench.results import document, links, load_document, summary
-from eagre.bench.subject import Subject
-from eagre.bench.systems import OPERATORS, SYSTEMS, Command, Job, System
-from eagre.bench.workload import MERCHANTS, merchants, names, workload
 from eagre.errors import BenchError
 from eagre.waiting import wait_until
+from eagre_bench import sweep
+from eagre_bench.campaign import Campaign, Options, control_of, gaps_ms, problems
+from eagre_bench.compare import compare
+from eagre_bench.judge import Verified
+from eagre_bench.load import Load
+from eagre_bench.meter import Measurement, Meter
+from eagre_bench.publish import publish
+from eagre_bench.rates import find_rate
+from eagre_bench.results import document, links, load_document, summary
+from eagre_bench.subject import Subject
+from eagre_bench.systems import OPERATORS, SYSTEMS, Command, Job, System
+from eagre_bench.workload import MERCHANTS, merchants, names, workload
 
-SCHEMA = json.loads((files("eagre.bench") / "schema.json").read_text())
+SCHEMA = json.loads((files("eagre_bench") / "schema.json").read_text())
 BEGIN_US = 1_794_700_000_000_000
 RATE, WARMUP, SECONDS = 100, 1, 2
 LATENCY_US = 5_000
@@ -454,7 +454,7 @@ def test_a_subject_ends_when_we_are_gone(tmp_path):
     code = (
         "import os, sys, time\n"
         "from pathlib import Path\n"
-        "from eagre.bench.subject import Subject\n"
+        "from eagre_bench.subject import Subject\n"
         "print_pid = 'import os, time; print(os.getpid(), flush=True); time.sleep(60)'\n"
         f"log = Path({str(log)!r})\n"
         "Subject([sys.executable, '-c', print_pid], {}, Path('.'), log)\n"

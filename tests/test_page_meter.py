@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from eagre.bench.systems.base import Command
-from eagre.bench.trial import Trial, starter
 from eagre.broker import Client, Topics
 from eagre.dashboard.tap import Tap
 from eagre.latency import Meter
+from eagre_bench.systems.base import Command
+from eagre_bench.trial import Trial, starter
 
 FORWARDER = """
 import sys, time

@@ -10,11 +10,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from eagre.bench.load import Load, Probe, rate_of, topic_of
-from eagre.bench.meter import Measurement
 from eagre.cli.demo import _epochs, measured
 from eagre.runtime.app import App
 from eagre.templates import folder, projects, use_cases
+from eagre_bench.load import Load, Probe, rate_of, topic_of
+from eagre_bench.meter import Measurement
 
 SECOND = 1_000_000
 

@@ -7,11 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.bench.campaign import LATE_MS
-from eagre.bench.load import fill_tables, rate_of, topic_of
-from eagre.bench.systems.base import written_us
-from eagre.bench.systems.spark import COMMITS, run_app
-from eagre.bench.trial import WARM_SECONDS, Trial, scratch_folder, starter, warm_broker
 from eagre.broker import EmbeddedBroker, Topics
 from eagre.cli.console import say, table, write_json
 from eagre.cli.dashboard import beside, page_options
@@ -22,14 +17,19 @@ from eagre.runtime import runs
 from eagre.runtime.app import App
 from eagre.sources import Kafka
 from eagre.templates import DEFAULT, folder, use_cases
+from eagre_bench.campaign import LATE_MS
+from eagre_bench.load import fill_tables, rate_of, topic_of
+from eagre_bench.systems.base import written_us
+from eagre_bench.systems.spark import COMMITS, run_app
+from eagre_bench.trial import WARM_SECONDS, Trial, scratch_folder, starter, warm_broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from eagre.bench.subject import Subject
     from eagre.pipeline import Pipeline
     from eagre.runtime.runs import RunStatus
+    from eagre_bench.subject import Subject
 
 MICRO_BATCH_EVERY = "500 ms"
 REAL_TIME_EVERY = "5 minutes"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eagre.bench.results import Document
+    from eagre_bench.results import Document
 
 METRICS = ("p50_ms", "p95_ms", "p99_ms", "p999_ms", "cpu_s_per_million", "rss_mb")
 

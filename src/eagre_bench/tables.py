@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from eagre.bench import plots
-from eagre.bench.publish import number
+from eagre_bench import plots
+from eagre_bench.publish import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eagre.bench.results import Figures
+    from eagre_bench.results import Figures
 
 Told = dict[str, Any]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from eagre.bench import canvas
-from eagre.bench.canvas import End, paint, role
-from eagre.bench.publish import number
 from eagre.latency.histogram import CURVE
+from eagre_bench import canvas
+from eagre_bench.canvas import End, paint, role
+from eagre_bench.publish import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eagre.bench.canvas import Axes
+    from eagre_bench.canvas import Axes
 
 Figures = dict[str, Any]
 

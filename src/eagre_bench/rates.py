@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from eagre.bench.campaign import BEHIND
+from eagre_bench.campaign import BEHIND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eagre.bench.workload import Workload
+    from eagre_bench.workload import Workload
 
 HELD_BELOW_MS = 100.0
 REFINEMENTS = 2

@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from eagre.bench import load, meter
-from eagre.bench.subject import Subject
 from eagre.broker import Topics
 from eagre.errors import BenchError
+from eagre_bench import load, meter
+from eagre_bench.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from eagre.bench.systems.base import Command
+    from eagre_bench.systems.base import Command
 
 START_SECONDS = 120
 PROBE_SECONDS = 0.5
@@ -214,8 +214,8 @@ def scratch_folder(base: Path) -> Iterator[Path]:
 
 def warm_broker(brokers: str, folder: Path) -> None:
     """Put a fresh broker under load alone, in and out: its first seconds are many times slower."""
-    from eagre.bench.systems.base import Job
-    from eagre.bench.systems.floor import Floor
+    from eagre_bench.systems.base import Job
+    from eagre_bench.systems.floor import Floor
 
     source, sink = "warm-up-events", "warm-up-results"
     topics = Topics(brokers)

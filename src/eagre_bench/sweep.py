@@ -6,20 +6,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from eagre import __version__
-from eagre.bench.campaign import Bench, Options, Turn, require_any
-from eagre.bench.results import SCHEMA, about_here, described, summary
-from eagre.bench.systems import OPERATORS, system
 from eagre.config import interval_ms
 from eagre.errors import BenchError
+from eagre_bench.campaign import Bench, Options, Turn, require_any
+from eagre_bench.results import SCHEMA, about_here, described, summary
+from eagre_bench.systems import OPERATORS, system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from eagre.bench.campaign import Observer
-    from eagre.bench.results import Document
-    from eagre.bench.systems import System
-    from eagre.bench.workload import Workload
+    from eagre_bench.campaign import Observer
+    from eagre_bench.results import Document
+    from eagre_bench.systems import System
+    from eagre_bench.workload import Workload
 
 TRIGGERS = ("2 s", "1 s", "500 ms", "200 ms", "100 ms", "50 ms", "0 ms")
 EPOCHS = ("5 s", "10 s", "30 s", "1 min", "5 min")

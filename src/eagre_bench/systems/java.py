@@ -9,18 +9,18 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eagre.bench.systems.base import JOBS, Command, System
 from eagre.config import cache_dir
 from eagre.errors import BenchError
 from eagre.jvm import class_path, find_java
 from eagre.jvm.java import find_jdk
 from eagre.profile import CLIENTS, java_options
+from eagre_bench.systems.base import JOBS, Command, System
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eagre.bench.systems.base import Job
     from eagre.jvm.jars import JarSet
+    from eagre_bench.systems.base import Job
 
 NO_PYTHON = "its jobs are written in Java"
 JAVA_OPTIONS = ["-Xmx1g", *java_options().split()]

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.bench.campaign import Bench, Campaign, Options, prepare, require_any
-from eagre.bench.compare import compare
-from eagre.bench.publish import number, publish
-from eagre.bench.rates import find_rate
-from eagre.bench.results import document, load_document, reason
-from eagre.bench.sweep import TITLES, Sweep
-from eagre.bench.systems import SYSTEMS, system
-from eagre.bench.workload import names, workload
 from eagre.cli.console import say, table, write_json
-from eagre.cli.progress import Progress
 from eagre.config import interval_ms, project_dir
 from eagre.errors import BenchError
+from eagre_bench.campaign import Bench, Campaign, Options, prepare, require_any
+from eagre_bench.compare import compare
+from eagre_bench.progress import RunProgress
+from eagre_bench.publish import number, publish
+from eagre_bench.rates import find_rate
+from eagre_bench.results import document, load_document, reason
+from eagre_bench.sweep import TITLES, Sweep
+from eagre_bench.systems import SYSTEMS, system
+from eagre_bench.workload import names, workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eagre.bench.systems import System
+    from eagre_bench.systems import System
 
 DEFAULT_SYSTEMS = "floor,eagre,spark-micro-batch,flink,quix"
 FIND_RATE_WARMUP, FIND_RATE_SECONDS = 45.0, 15.0
@@ -131,7 +131,7 @@ def run(
     drivers = _drivers(systems)
     require_any(chosen, drivers)
     folder = _folder(out)
-    progress = Progress()
+    progress = RunProgress()
     missing = prepare(drivers, progress)
     able = [driver for driver in drivers if driver.name not in missing]
     campaign = Campaign(chosen, able, rounds, progress)
@@ -195,7 +195,7 @@ def sweep(
         raise click.UsageError("each operator has a workload of its own.")
     plan = Sweep(kind, options, name, points.split(",") if points else [])
     folder = _folder(out)
-    progress = Progress()
+    progress = RunProgress()
     with contextlib.closing(progress):
         found = plan.run(folder, progress)
     tables = {"operators": _operators_table, "boundary": _boundary_table}
@@ -287,7 +287,7 @@ def _newest() -> Path:
 
 
 def _write(found: Document, folder: Path, target: str | None) -> None:
-    from eagre.bench.report import write_report
+    from eagre_bench.report import write_report
 
     (folder / "bench.json").write_text(json.dumps(found, indent=1) + "\n")
     if target:

@@ -11,13 +11,13 @@ from collections import defaultdict, deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eagre.bench.jobs.semantics import Semantics, forward
-from eagre.bench.load import PROBES
-from eagre.bench.workload import merchants, workload
 from eagre.latency import Histogram
+from eagre_bench.jobs.semantics import Semantics, forward
+from eagre_bench.load import PROBES
+from eagre_bench.workload import merchants, workload
 
 if TYPE_CHECKING:
-    from eagre.bench.meter import Measurement
+    from eagre_bench.meter import Measurement
 
 SECOND_US = 1_000_000
 ORIGIN_PARTS = 3

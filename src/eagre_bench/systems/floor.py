@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from eagre.bench.systems.base import JOBS, Command, System
+from eagre_bench.systems.base import JOBS, Command, System
 
 if TYPE_CHECKING:
-    from eagre.bench.systems.base import Job
+    from eagre_bench.systems.base import Job
 
 
 class Floor(System):

@@ -6,17 +6,17 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
-from eagre.bench.systems.base import JOBS, Command, System
 from eagre.config import LOOPBACK
 from eagre.delivery.bookmark import BOOKMARKS
 from eagre.jvm import class_path, companion_jar, find_java
 from eagre.profile import CLIENTS, COLLECTOR, DEFAULT, PROFILE
 from eagre.session import LOCAL_SLOTS
+from eagre_bench.systems.base import JOBS, Command, System
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eagre.bench.systems.base import Job
+    from eagre_bench.systems.base import Job
 
 COMMITS = ("commits/[0-9]*", f"{BOOKMARKS}/[0-9]*")
 """The ends of Spark's epochs, and bookmarks that stand for them."""

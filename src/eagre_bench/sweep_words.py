@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eagre.bench import plots
-from eagre.bench.publish import number
+from eagre_bench import plots
+from eagre_bench.publish import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from eagre.bench.results import Document
+    from eagre_bench.results import Document
 
 COMPARED_WITH_COUNT = {"p50_ratio": "its p50", "p99_ratio": "its p99"}
 

@@ -11,9 +11,9 @@ from array import array
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from eagre.bench.judge import MARK, SECOND_US, Judge, Marked, Verified, glance_us, origin, sent_us
-from eagre.bench.load import Load, request
 from eagre.sinks.kafka import ORIGIN
+from eagre_bench.judge import MARK, SECOND_US, Judge, Marked, Verified, glance_us, origin, sent_us
+from eagre_bench.load import Load, request
 
 CONSUMER = {
     "group.id": "eagre-meter",

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagre import __version__
-from eagre.bench.campaign import control_of
 from eagre.errors import BenchError
+from eagre_bench.campaign import control_of
 
 if TYPE_CHECKING:
-    from eagre.bench.campaign import Options, Turn
-    from eagre.bench.systems import Job, System
-    from eagre.bench.workload import Workload
+    from eagre_bench.campaign import Options, Turn
+    from eagre_bench.systems import Job, System
+    from eagre_bench.workload import Workload
 
 Figures = dict[str, Any]
 Document = dict[str, Any]
@@ -206,8 +206,8 @@ def described(workloads: list[Workload], systems: list[System]) -> dict[str, Any
 
 
 def _typical(first: Workload) -> Job:
-    from eagre.bench.systems import Job
     from eagre.config import interval_ms
+    from eagre_bench.systems import Job
 
     epoch, trigger = interval_ms(first.epoch), interval_ms(first.trigger)
     return Job(first.name, "…", "events", "results", "group", epoch, trigger, "…", "…")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from eagre.bench.results import reason
 from eagre.errors import BenchError
+from eagre_bench.results import reason
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eagre.bench.results import Document
+    from eagre_bench.results import Document
 
 COLUMNS = {"p50_ms": "p50", "p95_ms": "p95", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max"}
 COSTS = {"cpu_s_per_million": "CPU s per million", "rss_mb": "memory, MB"}

@@ -9,20 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from eagre.bench.load import send_merchants
-from eagre.bench.systems import Job
-from eagre.bench.trial import WARM_SECONDS, Trial, starter, warm_broker
-from eagre.bench.workload import workload, write_merchants
 from eagre.broker import EmbeddedBroker, Topics
 from eagre.config import interval_ms
 from eagre.errors import BenchError, EagreError
+from eagre_bench.load import send_merchants
+from eagre_bench.systems import Job
+from eagre_bench.trial import WARM_SECONDS, Trial, starter, warm_broker
+from eagre_bench.workload import workload, write_merchants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from eagre.bench.systems import System
-    from eagre.bench.workload import Workload
+    from eagre_bench.systems import System
+    from eagre_bench.workload import Workload
 
 LATE_MS = 20.0
 """A generator later than this at p99 has fallen behind, and what it measured does not count."""

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagre.bench.campaign import Bench, Options
-from eagre.bench.systems.spark import Eagre
 from eagre.profile import COLLECTOR, PROFILE, Setting
+from eagre_bench.campaign import Bench, Options
+from eagre_bench.systems.spark import Eagre
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

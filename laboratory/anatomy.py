@@ -14,15 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagre.bench.ablation import Quiet
-from eagre.bench.campaign import Bench, Options
-from eagre.bench.systems.spark import Eagre
 from eagre.profile import PROFILE
+from eagre_bench.campaign import Bench, Options
+from eagre_bench.systems.spark import Eagre
+from laboratory.ablation import Quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from eagre.bench.systems.base import Command, Job
+    from eagre_bench.systems.base import Command, Job
 
 OPTIONS = Options(warmup=30.0, seconds=60.0, epoch="5 seconds")
 PHASES = {

@@ -1,10 +1,11 @@
 """The systems: each a driver that says how its job is started, and with which settings."""
 
-from eagre.bench.systems.base import Command, Job, System
-from eagre.bench.systems.floor import Floor
-from eagre.bench.systems.java import Flink, FlinkThroughput, KafkaStreams
-from eagre.bench.systems.python import Bytewax, PyFlink, Quix
-from eagre.bench.systems.spark import (
+from eagre.errors import BenchError
+from eagre_bench.systems.base import Command, Job, System
+from eagre_bench.systems.floor import Floor
+from eagre_bench.systems.java import Flink, FlinkThroughput, KafkaStreams
+from eagre_bench.systems.python import Bytewax, PyFlink, Quix
+from eagre_bench.systems.spark import (
     OPERATORS,
     Eagre,
     EagreBatch,
@@ -17,7 +18,6 @@ from eagre.bench.systems.spark import (
     SparkDefaults,
     SparkMicroBatch,
 )
-from eagre.errors import BenchError
 
 SYSTEMS: dict[str, System] = {
     system.name: system

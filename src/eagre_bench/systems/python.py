@@ -8,18 +8,18 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from eagre.bench.systems.base import JOBS, Command, System
 from eagre.config import cache_dir
 from eagre.errors import BenchError
 from eagre.jvm import class_path, find_java
 from eagre.jvm.jars import folder, lock
 from eagre.profile import java_options
+from eagre_bench.systems.base import JOBS, Command, System
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from eagre.bench.systems.base import Job
+    from eagre_bench.systems.base import Job
 
 
 class _Environment(System):

@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from eagre.bench.workload import encode, merchants, workload
 from eagre.latency import Histogram
+from eagre_bench.workload import encode, merchants, workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

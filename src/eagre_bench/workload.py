@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from eagre.bench.jobs.semantics import SEMANTICS, Merchants, Semantics
 from eagre.errors import BenchError
+from eagre_bench.jobs.semantics import SEMANTICS, Merchants, Semantics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
