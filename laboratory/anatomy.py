@@ -22,7 +22,8 @@ from laboratory.ablation import Quiet
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from eagre_bench.systems.base import Command, Job
+    from eagre.trial.process import Command
+    from eagre_bench.systems.base import Job
 
 OPTIONS = Options(warmup=30.0, seconds=60.0, epoch="5 seconds")
 PHASES = {

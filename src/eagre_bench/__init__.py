@@ -1,1 +1,4 @@
-"""Load and measurement: an open-loop generator and a meter, each in a process of its own."""
+"""The benchmark: workloads on Eagre and on other systems, one load, one machine, one report.
+
+It imports ``eagre``; nothing of ``eagre`` imports it.
+"""

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from eagre.broker import EmbeddedBroker, Topics
 from eagre.config import interval_ms
-from eagre.errors import BenchError, EagreError
-from eagre_bench.load import send_merchants
+from eagre.errors import EagreError
+from eagre.trial.load import LATE_MS
+from eagre.trial.trial import Trial, starter
+from eagre_bench.errors import BenchError
 from eagre_bench.systems import Job
-from eagre_bench.trial import WARM_SECONDS, Trial, starter, warm_broker
-from eagre_bench.workload import workload, write_merchants
+from eagre_bench.warmup import WARM_SECONDS, warm_broker
+from eagre_bench.workload import send_merchants, workload, write_merchants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from eagre_bench.systems import System
     from eagre_bench.workload import Workload
 
-LATE_MS = 20.0
-"""A generator later than this at p99 has fallen behind, and what it measured does not count."""
 BEHIND = "the load generator"
 AGAIN = 2
 """So many trials of a workload are repeated when the generator fell behind in them."""
@@ -160,7 +160,7 @@ class Bench:
         logs = self._folder / "logs" / job.group
         logs.mkdir(parents=True)
         trial = Trial(
-            events=chosen.name,
+            events=chosen.reference,
             source=job.source,
             results=job.sink,
             rate=chosen.rate,

@@ -13,9 +13,9 @@ import click
 
 from eagre.cli.console import say, table, write_json
 from eagre.config import interval_ms, project_dir
-from eagre.errors import BenchError
 from eagre_bench.campaign import Bench, Campaign, Options, prepare, require_any
 from eagre_bench.compare import compare
+from eagre_bench.errors import BenchError
 from eagre_bench.progress import RunProgress
 from eagre_bench.publish import number, publish
 from eagre_bench.rates import find_rate

@@ -9,21 +9,18 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from eagre.latency import Histogram
+from eagre.trial.judge import SECOND_US
+from eagre.trial.load import PROBES
 from eagre_bench.jobs.semantics import Semantics, forward
-from eagre_bench.load import PROBES
-from eagre_bench.workload import merchants, workload
+from eagre_bench.workload import merchants
 
 if TYPE_CHECKING:
-    from eagre_bench.meter import Measurement
+    from eagre.trial.meter import Measurement
+    from eagre_bench.workload import Workload
 
-SECOND_US = 1_000_000
-ORIGIN_PARTS = 3
-MARK = b'"sent_us":'
-EVENT_TIME = b'"event_time":'
-MICROSECOND_DIGITS, MILLISECOND_DIGITS = 16, 13
 SETTLE_US = 300_000
 """What arrives so soon after a kill was on its way before it."""
 
@@ -33,65 +30,15 @@ FORWARDED = ("id", "event_time")
 Slot = tuple[Any, ...]
 
 
-class Judge(Protocol):
-    """What the meter asks."""
-
-    def take(self, value: bytes, received_us: int, appended_ms: int) -> None:
-        """Look at one result."""
-
-    def complete(self) -> bool:
-        """Tell whether nothing is missing any more."""
-
-    def verdict(self) -> dict[str, Any]:
-        """Give the figures."""
-
-
-class Marked:
-    """Judges results by the event that they answer; it is answered when the last of them is there.
-
-    An event may have several results, as a leaderboard has, or none.
-    """
-
-    def __init__(self, what: Measurement) -> None:
-        self._what = what
-        self._expected = what.load.expected(what.from_us, what.until_us)
-        self._answered: dict[int, int] = {}
-        self._results = 0
-
-    def take(self, value: bytes, received_us: int, appended_ms: int) -> None:
-        """Note a result of the measured time."""
-        del appended_ms
-        due = self._what.answers(value)
-        if due is not None and self._what.from_us <= due < self._what.until_us:
-            self._results += 1
-            self._answered[due] = received_us
-
-    def complete(self) -> bool:
-        """Tell whether every event that must be is answered."""
-        return self._expected <= self._answered.keys()
-
-    def verdict(self) -> dict[str, Any]:
-        """Give percentiles and counts of events, and how many results there were for them."""
-        histogram = Histogram()
-        for due, received in self._answered.items():
-            histogram.record(received - due)
-        return {
-            **histogram.summary(),
-            "expected": len(self._expected),
-            "lost": len(self._expected - self._answered.keys()),
-            "results": self._results,
-        }
-
-
 class Verified:
     """Judges the results of a workload against its reference."""
 
-    def __init__(self, what: Measurement) -> None:
+    def __init__(self, workload: Workload, what: Measurement) -> None:
         self._what, self._load = what, what.load
-        self._workload = workload(what.load.events)
-        self._semantics = self._workload.semantics
+        self._workload = workload
+        self._semantics = workload.semantics
         if what.forwards:
-            identity = (self._semantics.slot[0],) if what.load.events == "field" else FORWARDED
+            identity = (self._semantics.slot[0],) if workload.name == "field" else FORWARDED
             self._semantics = Semantics(self._semantics.key, forward, identity)
         self._content: dict[tuple[Slot, int], dict[str, Any]] = {}
         self._pending: dict[Slot, deque[tuple[int, int]]] = defaultdict(deque)
@@ -223,49 +170,6 @@ class Verified:
         later = [received for received, _ in self._done.values()]
         reborn = [r for r in later if r > self._what.kill_us + SETTLE_US]
         return (min(reborn) - self._what.kill_us) / 1000 if reborn else None
-
-
-def sent_us(value: bytes) -> int:
-    """Find the intended send time in a result without parsing all of it.
-
-    It is null, and 0 here, where no record set the result off, but a timer.
-
-    >>> sent_us(b'{"card":"c1","sent_us":1731650000000000,"risk":0.9}')
-    1731650000000000
-    >>> sent_us(b'{"device":"d1","sent_us":null,"verdict":"silent"}')
-    0
-    """
-    begin = value.index(MARK) + len(MARK)
-    found = value[begin : begin + MICROSECOND_DIGITS]
-    return 0 if found.startswith(b"null") else int(found)
-
-
-def glance_us(value: bytes) -> int | None:
-    """Find a result's time, for the progress display alone; not every workload's results have one.
-
-    >>> glance_us(b'{"event_time":1731650000123,"payload":""}')
-    1731650000123000
-    >>> glance_us(b'{"card":"c1","n":3}')
-    """
-    if MARK in value:
-        return sent_us(value)
-    begin = value.find(EVENT_TIME) + len(EVENT_TIME)
-    if begin < len(EVENT_TIME):
-        return None
-    return int(value[begin : begin + MILLISECOND_DIGITS]) * 1000
-
-
-def origin(text: bytes) -> tuple[str, int, int] | None:
-    """Read the header that says which record set a result off: topic, partition, offset.
-
-    >>> origin(b"plays/0/1234 1731650000123")
-    ('plays', 0, 1234)
-    >>> origin(b'{"card":"c1"}')
-    """
-    parts = text.partition(b" ")[0].rsplit(b"/", ORIGIN_PARTS - 1)
-    if len(parts) != ORIGIN_PARTS or not parts[1].isdigit() or not parts[2].isdigit():
-        return None
-    return parts[0].decode(), int(parts[1]), int(parts[2])
 
 
 def _parse(value: bytes) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from eagre.errors import BenchError
+from eagre_bench.errors import BenchError
 from eagre_bench.results import reason
 
 if TYPE_CHECKING:

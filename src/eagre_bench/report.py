@@ -6,9 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eagre.errors import BenchError
 from eagre_bench import plots
 from eagre_bench.canvas import COLOURS
+from eagre_bench.errors import BenchError
 from eagre_bench.publish import number
 from eagre_bench.rates import HELD_BELOW_MS
 from eagre_bench.sweep_words import SWEEPS

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagre import __version__
-from eagre.errors import BenchError
 from eagre_bench.campaign import control_of
+from eagre_bench.errors import BenchError
 
 if TYPE_CHECKING:
     from eagre_bench.campaign import Options, Turn

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from eagre import __version__
 from eagre.config import interval_ms
-from eagre.errors import BenchError
 from eagre_bench.campaign import Bench, Options, Turn, require_any
+from eagre_bench.errors import BenchError
 from eagre_bench.results import SCHEMA, about_here, described, summary
 from eagre_bench.systems import OPERATORS, system
 

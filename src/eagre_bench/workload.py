@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import string
 import tomllib
 import uuid
@@ -13,11 +12,17 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from eagre.errors import BenchError
+from eagre.trial.load import PRODUCER, encode
+from eagre_bench.errors import BenchError
 from eagre_bench.jobs.semantics import SEMANTICS, Merchants, Semantics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from eagre.trial.events import Record
+    from eagre.trial.judge import Judge
+    from eagre.trial.load import Load
+    from eagre.trial.meter import Measurement
 
 FOLDER = Path(__file__).parent / "workloads"
 MERCHANTS = 10_000
@@ -28,6 +33,8 @@ _UNKNOWN_SHARE = 0.01
 _REPEATED_SHARE = 0.1
 _REMEMBERED = 200
 _HIGHEST_AMOUNT = 100_000
+_EVENT_TIME = b'"event_time":'
+_MILLISECOND_DIGITS = 13
 
 Event = dict[str, Any]
 
@@ -60,6 +67,17 @@ class Workload:
     partitions: int
     cards: int
 
+    probe_age_us = 0
+
+    @property
+    def reference(self) -> str:
+        """How a load names it, for the processes of a trial.
+
+        >>> workload("python-map").reference
+        'eagre_bench.workloads:python_map'
+        """
+        return f"{__package__}.{FOLDER.name}:{self.name.replace('-', '_')}"
+
     @property
     def semantics(self) -> Semantics:
         """The reference."""
@@ -76,6 +94,28 @@ class Workload:
             return _field(random)
         payments = _payments(random, seed, self.cards)
         return _repeating(random, payments) if self.name == "dedup" else payments
+
+    def feed(self, load: Load) -> Iterator[Record]:
+        """Give each event with its intended time in ``event_time``."""
+        field = self.semantics.key
+        for number, event in zip(range(load.records), self.events(load.seed), strict=False):
+            due = load.due_us(number)
+            yield event[field], {**event, "event_time": due // 1000}, due
+
+    def judge(self, what: Measurement) -> Judge:
+        """Compare the results with the reference."""
+        from eagre_bench.judge import Verified
+
+        return Verified(self, what)
+
+    def evidence(self, record: Any) -> bytes:  # noqa: ANN401  (a record of Kafka's client)
+        """Keep a result's value."""
+        return record.value() or b""
+
+    def glance_us(self, what: Measurement, evidence: bytes) -> int | None:
+        """Tell when a result's event was due, if the result has its time."""
+        del what
+        return event_time_us(evidence)
 
 
 def workload(name: str) -> Workload:
@@ -113,9 +153,28 @@ def write_merchants(path: Path) -> None:
     path.write_text("".join(f"{m},{c[0]},{c[1]}\n" for m, c in merchants().items()))
 
 
-def encode(event: Event) -> str:
-    """Write an event as it goes into the topic."""
-    return json.dumps(event, separators=(",", ":"))
+def send_merchants(brokers: str, topic: str) -> None:
+    """Write the table that ``enrich`` joins with into a topic."""
+    from confluent_kafka import Producer
+
+    producer: Any = Producer({**PRODUCER, "linger.ms": 5, "bootstrap.servers": brokers})
+    for name, (category, country) in merchants().items():
+        row = {"merchant": name, "category": category, "country": country}
+        producer.produce(topic, encode(row), name)
+    producer.flush(10)
+
+
+def event_time_us(value: bytes) -> int | None:
+    """Find the event's time in a result without parsing it; not every workload's results have one.
+
+    >>> event_time_us(b'{"event_time":1731650000123,"payload":""}')
+    1731650000123000
+    >>> event_time_us(b'{"card":"c1","n":3}')
+    """
+    begin = value.find(_EVENT_TIME) + len(_EVENT_TIME)
+    if begin < len(_EVENT_TIME):
+        return None
+    return int(value[begin : begin + _MILLISECOND_DIGITS]) * 1000
 
 
 def _field(random: Random) -> Iterator[Event]:

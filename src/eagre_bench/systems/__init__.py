@@ -1,7 +1,7 @@
 """The systems: each a driver that says how its job is started, and with which settings."""
 
-from eagre.errors import BenchError
-from eagre_bench.systems.base import Command, Job, System
+from eagre_bench.errors import BenchError
+from eagre_bench.systems.base import Job, System
 from eagre_bench.systems.floor import Floor
 from eagre_bench.systems.java import Flink, FlinkThroughput, KafkaStreams
 from eagre_bench.systems.python import Bytewax, PyFlink, Quix
@@ -59,4 +59,4 @@ def system(name: str) -> System:
     return SYSTEMS[name]
 
 
-__all__ = ["OPERATORS", "SYSTEMS", "Command", "EagreOperator", "Job", "System", "system"]
+__all__ = ["OPERATORS", "SYSTEMS", "EagreOperator", "Job", "System", "system"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eagre.trial.app import written_us
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
+
+    from eagre.trial.process import Command
 
 JOBS = Path(__file__).parents[1] / "jobs"
 NO_RANKS = "only Eagre's top_n gives ranks as they change"
@@ -36,14 +40,6 @@ class Job:
         path = Path(self.state) / "job.json"
         path.write_text(json.dumps({**asdict(self), "settings": settings}))
         return path
-
-
-@dataclass(frozen=True)
-class Command:
-    """How to start a process."""
-
-    arguments: list[str]
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 class System(ABC):
@@ -82,9 +78,3 @@ class System(ABC):
     def checkpoint_times(self, state: Path) -> list[int]:
         """When its checkpoints were finished, in microseconds since 1970."""
         return written_us(state, self.checkpoints)
-
-
-def written_us(folder: Path, kinds: Iterable[str]) -> list[int]:
-    """When the files of these kinds below a folder were last written."""
-    found = (path for kind in kinds for path in folder.rglob(kind))
-    return sorted(path.stat().st_mtime_ns // 1000 for path in found if path.is_file())

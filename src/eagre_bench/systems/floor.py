@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from eagre_bench.systems.base import JOBS, Command, System
+from eagre.trial.process import Command
+from eagre_bench.systems.base import JOBS, System
 
 if TYPE_CHECKING:
     from eagre_bench.systems.base import Job

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eagre.config import cache_dir
-from eagre.errors import BenchError
 from eagre.jvm import class_path, find_java
 from eagre.jvm.java import find_jdk
 from eagre.profile import CLIENTS, java_options
-from eagre_bench.systems.base import JOBS, Command, System
+from eagre.trial.process import Command
+from eagre_bench.errors import BenchError
+from eagre_bench.systems.base import JOBS, System
 
 if TYPE_CHECKING:
     from collections.abc import Callable

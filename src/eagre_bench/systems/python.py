@@ -9,11 +9,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from eagre.config import cache_dir
-from eagre.errors import BenchError
 from eagre.jvm import class_path, find_java
 from eagre.jvm.jars import folder, lock
 from eagre.profile import java_options
-from eagre_bench.systems.base import JOBS, Command, System
+from eagre.trial.process import Command
+from eagre_bench.errors import BenchError
+from eagre_bench.systems.base import JOBS, System
 
 if TYPE_CHECKING:
     from collections.abc import Callable

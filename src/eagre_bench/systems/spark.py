@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import TYPE_CHECKING
 
 from eagre.config import LOOPBACK
-from eagre.delivery.bookmark import BOOKMARKS
 from eagre.jvm import class_path, companion_jar, find_java
 from eagre.profile import CLIENTS, COLLECTOR, DEFAULT, PROFILE
 from eagre.session import LOCAL_SLOTS
-from eagre_bench.systems.base import JOBS, Command, System
+from eagre.trial.app import COMMITS, run_app
+from eagre.trial.process import Command
+from eagre_bench.systems.base import JOBS, System
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eagre_bench.systems.base import Job
-
-COMMITS = ("commits/[0-9]*", f"{BOOKMARKS}/[0-9]*")
-"""The ends of Spark's epochs, and bookmarks that stand for them."""
 
 NO_PYTHON = "Spark's Real-Time Mode runs no Python"
 FEWER_PARTITIONS = "8"
@@ -228,21 +225,6 @@ class SparkMicroBatch(_Plain):
         profile = {setting.key: setting.value for setting in (*PROFILE, COLLECTOR)}
         trigger = {"trigger": f"processingTime={job.trigger_ms} milliseconds"}
         return {**self._base(job), **profile, **trigger}
-
-
-def run_app(
-    *arguments: str,
-    environment: dict[str, str] | None = None,
-    settings: dict[str, str] | None = None,
-    page: bool = False,
-) -> Command:
-    """Start ``eagre run``, without its page if not told, with Spark settings on top of its own."""
-    stated = dict(environment or {})
-    if settings:
-        confs = [word for k, value in settings.items() for word in ("--conf", f"{k}={value}")]
-        stated["PYSPARK_SUBMIT_ARGS"] = shlex.join([*confs, "pyspark-shell"])
-    shown = [] if page else ["--no-dashboard"]
-    return Command([sys.executable, "-m", "eagre", "run", *shown, *arguments], stated)
 
 
 def slow(job: Job) -> dict[str, str]:

@@ -9,20 +9,20 @@ from __future__ import annotations
 import gc
 import json
 import os
-import runpy
 import sys
 import threading
 import time
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from random import Random
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eagre.latency import Histogram
-from eagre_bench.workload import encode, merchants, workload
+from eagre.trial.events import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from eagre.trial.events import Events, Record
 
 PRODUCER = {
     "linger.ms": 0,
@@ -38,9 +38,8 @@ POISON = (b"{", b"\xff\xfe\x00", b"", b'{"id": NaN}', b"[" * 3000, b"9" * 400, b
 PROBE_RATE = 1_000_000
 PROBES = 1_000
 """At most so many events of seed 0 are sent before the load, to see whether a system answers."""
-PROBE_AGE_US = 24 * 3600 * 1_000_000
-"""How long ago the probes of an events file happened: no window of the load has them in it."""
-DEFAULT_RATE = 2_000.0
+LATE_MS = 20.0
+"""A generator later than this at p99 has fallen behind, and its figures do not count."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Load:
     Attributes:
         brokers: The cluster.
         topic: Where to.
-        events: The name of a workload, or a Python file with ``events(random)``.
+        events: A Python file with ``events(random)``, or an object by ``package.module:NAME``.
         rate: Records per second.
         seconds: For how long.
         begin_us: When the first record is due, in microseconds since 1970.
@@ -87,42 +86,14 @@ class Load:
         """How many records there are in all."""
         return round(self.rate * self.seconds)
 
-    def feed(self) -> Iterator[tuple[str, dict[str, Any], int]]:
+    @cached_property
+    def source(self) -> Events:
+        """The object behind ``events``."""
+        return resolve(self.events)
+
+    def feed(self) -> Iterator[Record]:
         """Each record's key, its event with its intended time, and that time."""
-        return self._from_file() if self.from_file else self._from_workload()
-
-    @property
-    def from_file(self) -> bool:
-        """Whether the events are those of a file."""
-        return self.events.endswith(".py")
-
-    def _from_file(self) -> Iterator[tuple[str, dict[str, Any], int]]:
-        pairs = runpy.run_path(self.events)["events"](Random(self.seed))  # noqa: S311
-        for number, (key, event) in zip(range(self.records), pairs, strict=False):
-            due = self.due_us(number)
-            yield key, {**_timed(event, due), "sent_us": due}, due
-
-    def expected(self, from_us: int, until_us: int) -> set[int]:
-        """When those of a time are due that must have a result; their file is asked for each."""
-        expects = runpy.run_path(self.events).get("expects", lambda _: True)
-        answered = {due for _, event, due in self.feed() if expects(event)}
-        return {due for due in answered if from_us <= due < until_us}
-
-    def _from_workload(self) -> Iterator[tuple[str, dict[str, Any], int]]:
-        chosen = workload(self.events)
-        field = chosen.semantics.key
-        for number, event in zip(range(self.records), chosen.events(self.seed), strict=False):
-            due = self.due_us(number)
-            yield event[field], {**event, "event_time": due // 1000}, due
-
-
-def _timed(event: dict[str, Any], due_us: int) -> dict[str, Any]:
-    """Turn ``late_ms`` into the time of an event that is sent so much later than it happened."""
-    if "late_ms" not in event:
-        return event
-    at = datetime.fromtimestamp(due_us / 1_000_000 - event["late_ms"] / 1000, UTC)
-    rest = {name: value for name, value in event.items() if name != "late_ms"}
-    return {**rest, "at": at.isoformat(timespec="milliseconds")}
+        return self.source.feed(self)
 
 
 class Generator:
@@ -185,7 +156,7 @@ class Probe:
     def __init__(self, load: Load) -> None:
         from confluent_kafka import Producer
 
-        begin = load.begin_us - (PROBE_AGE_US if load.from_file else 0)
+        begin = load.begin_us - load.source.probe_age_us
         self._load = replace(
             load, seed=0, rate=PROBE_RATE, seconds=PROBES / PROBE_RATE, begin_us=begin
         )
@@ -199,42 +170,9 @@ class Probe:
         self._producer.flush(5)
 
 
-def topic_of(events: str) -> str:
-    """The topic that an events file is for."""
-    return str(runpy.run_path(events)["TOPIC"])
-
-
-def rate_of(events: str) -> float:
-    """How many events a second an events file is meant to be sent with."""
-    return float(runpy.run_path(events).get("RATE", DEFAULT_RATE))
-
-
-def fill_tables(brokers: str, events: str, seed: int = 1) -> None:
-    """Send what ``tables(random)`` of an events file yields: topic, key and row of tables."""
-    from confluent_kafka import Producer
-
-    from eagre.broker import Topics
-
-    rows = runpy.run_path(events).get("tables", lambda _: ())(Random(seed))  # noqa: S311
-    producer: Any = Producer({**PRODUCER, "linger.ms": 5, "bootstrap.servers": brokers})
-    made: set[str] = set()
-    for topic, key, row in rows:
-        if topic not in made:
-            Topics(brokers).create(topic, 1)
-            made.add(topic)
-        producer.produce(topic, encode(row), key)
-    producer.flush(10)
-
-
-def send_merchants(brokers: str, topic: str) -> None:
-    """Write the table that ``enrich`` joins with into a topic."""
-    from confluent_kafka import Producer
-
-    producer: Any = Producer({**PRODUCER, "linger.ms": 5, "bootstrap.servers": brokers})
-    for name, (category, country) in merchants().items():
-        row = {"merchant": name, "category": category, "country": country}
-        producer.produce(topic, encode(row), name)
-    producer.flush(10)
+def encode(event: dict[str, Any]) -> str:
+    """Write an event as it goes into the topic."""
+    return json.dumps(event, separators=(",", ":"))
 
 
 def steady_us() -> int:

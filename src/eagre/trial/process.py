@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from eagre.errors import BenchError
+from eagre.errors import TrialError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,8 +33,16 @@ class Cost(NamedTuple):
     rss_mb: float
 
 
-class Subject:
-    """A system's process, in a process group of its own.
+@dataclass(frozen=True)
+class Command:
+    """How to start a process."""
+
+    arguments: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class ProcessUnderTest:
+    """A process and everything it starts, in a process group of their own.
 
     Args:
         command: Its arguments.
@@ -63,13 +72,13 @@ class Subject:
         """Raise when the process has ended.
 
         Raises:
-            BenchError: It has, with the last lines of its log.
+            TrialError: It has, with the last lines of its log.
         """
         code = self._process.poll()
         if code is not None:
             lines = self.log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
             said = " | ".join(line.strip()[:200] for line in lines)
-            raise BenchError(
+            raise TrialError(
                 "SYSTEM_ENDED",
                 f"it ended with exit code {code}: {said}",
                 hint=f"its log is {self.log}.",

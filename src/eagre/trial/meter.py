@@ -11,9 +11,8 @@ from array import array
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from eagre.sinks.kafka import ORIGIN
-from eagre_bench.judge import MARK, SECOND_US, Judge, Marked, Verified, glance_us, origin, sent_us
-from eagre_bench.load import Load, request
+from eagre.trial.judge import SECOND_US, Judge, LinkJudge
+from eagre.trial.load import Load, request
 
 CONSUMER = {
     "group.id": "eagre-meter",
@@ -43,7 +42,7 @@ class Measurement:
         from_us: Results of records that were due from here on count; earlier ones are warm-up.
         until_us: Up to here.
         grace: Seconds after that in which late results still count.
-        forwards: Whether the system only forwards, whatever the workload.
+        forwards: Whether the system only forwards, whatever the events ask for.
         kill_us: When the system is killed, if it is.
     """
 
@@ -59,27 +58,7 @@ class Measurement:
 
     def judge(self) -> Judge:
         """Who decides what a result is worth."""
-        return Marked(self) if self.load.from_file else Verified(self)
-
-    def evidence(self, record: Any) -> bytes:  # noqa: ANN401  (a record of Kafka's client)
-        """What to keep of a result: its value, or where it comes from if the value does not say."""
-        value: bytes = record.value() or b""
-        if not self.load.from_file or MARK in value:
-            return value
-        return dict(record.headers() or ()).get(ORIGIN) or value
-
-    def answers(self, evidence: bytes) -> int | None:
-        """When the event was due that a result answers: by the mark in it, or by its origin."""
-        if MARK in evidence:
-            return sent_us(evidence)
-        place = origin(evidence)
-        if self.source_begin is None or place is None or place[:2] != (self.load.topic, 0):
-            return None
-        return self.load.due_us(place[2] - self.source_begin)
-
-    def glance_us(self, evidence: bytes) -> int | None:
-        """The same for the progress display, of whatever is loaded."""
-        return self.answers(evidence) if self.load.from_file else glance_us(evidence)
+        return self.load.source.judge(self)
 
 
 class Meter:
@@ -91,6 +70,7 @@ class Meter:
 
     def __init__(self, measurement: Measurement) -> None:
         self._what = measurement
+        self._events = measurement.load.source
         self._now_us = measurement.load.now_us
         self._received = array("q")
         self._appended = array("q")
@@ -112,7 +92,7 @@ class Meter:
             reader.join()
             self._consumer.close()
         total = judge.verdict()
-        if isinstance(judge, Verified) and self._what.source_begin is not None:
+        if isinstance(judge, LinkJudge) and self._what.source_begin is not None:
             total["links"] = judge.links(_appended(self._what))
         return total
 
@@ -128,7 +108,7 @@ class Meter:
                 if not record.error():
                     self._received.append(received)
                     self._appended.append(record.timestamp()[1])
-                    self._values.append(self._what.evidence(record))
+                    self._values.append(self._events.evidence(record))
 
     def _watch(self) -> None:
         """Let the measured time pass, and tell of each second."""
@@ -161,7 +141,8 @@ class Meter:
         while records < len(self._received) and self._received[-1 - records] >= since_us:
             records += 1
         newest = range(max(0, len(self._values) - min(records, GLANCE)), len(self._values))
-        times = [(self._received[at], self._what.glance_us(self._values[at])) for at in newest]
+        glances = [self._events.glance_us(self._what, self._values[at]) for at in newest]
+        times = zip((self._received[at] for at in newest), glances, strict=True)
         latencies = sorted((received - sent) / 1000 for received, sent in times if sent)
         told: dict[str, float] = {"at_us": since_us, "records": records}
         if latencies:

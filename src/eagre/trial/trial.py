@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from eagre.broker import Topics
-from eagre.errors import BenchError
-from eagre_bench import load, meter
-from eagre_bench.subject import Subject
+from eagre.errors import TrialError
+from eagre.trial import load, meter
+from eagre.trial.process import ProcessUnderTest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from eagre_bench.systems.base import Command
+    from eagre.trial.process import Command
 
 START_SECONDS = 120
 PROBE_SECONDS = 0.5
@@ -31,8 +31,6 @@ LEAD_US = 1_500_000
 PREPARE_US = 25
 """How far ahead the first record is due: the generator must be up, and have made each record."""
 GRACE_SECONDS = 15.0
-WARM_RATE, WARM_SECONDS = 2_000.0, 25.0
-"""What a fresh broker is put under before it is measured: until its hot code is compiled."""
 
 Figures = dict[str, Any]
 
@@ -42,7 +40,7 @@ class Trial:
     """How to load and measure a system that reads one topic and writes another.
 
     Attributes:
-        events: The name of a workload, or a Python file with ``events(random)``.
+        events: A Python file with ``events(random)``, or an object by ``package.module:NAME``.
         source: The topic it reads.
         results: The topic it writes.
         rate: Records per second.
@@ -66,13 +64,13 @@ class Trial:
     def run(
         self,
         brokers: str,
-        start: Callable[[], Subject],
+        start: Callable[[], ProcessUnderTest],
         on_second: Callable[[Figures], None],
     ) -> Figures:
         """Start the system, load it, measure it, end it.
 
         Raises:
-            BenchError: The system did not answer, or ended under load.
+            TrialError: The system did not answer, or ended under load.
         """
         began = time.monotonic()
         with Life(start) as life:
@@ -105,11 +103,11 @@ class Trial:
         while topics.ends([self.results]) == before:
             life.require_alive()
             if time.monotonic() > deadline:
-                raise BenchError(
+                raise TrialError(
                     "NO_RESULT",
                     f"no result came within {START_SECONDS} s.",
-                    hint=f"its log is {life.subject.log}.",
-                    data={"log": str(life.subject.log)},
+                    hint=f"its log is {life.process.log}.",
+                    data={"log": str(life.process.log)},
                 )
             probe.send()
             time.sleep(PROBE_SECONDS)
@@ -160,10 +158,10 @@ class Trial:
 class Life:
     """The system from its start to its end, with what it cost; it may be killed in between."""
 
-    def __init__(self, start: Callable[[], Subject]) -> None:
-        self._start_subject = start
+    def __init__(self, start: Callable[[], ProcessUnderTest]) -> None:
+        self._start = start
         self._lock = threading.Lock()
-        self.subject = start()
+        self.process = start()
         self._cpu: list[float] = []
         self._rss = 0.0
         self._past_cpu = 0.0
@@ -173,24 +171,24 @@ class Life:
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self.subject.kill()
+            self.process.kill()
 
     def require_alive(self) -> None:
         """Raise when the system has ended by itself."""
         with self._lock:
-            self.subject.require_alive()
+            self.process.require_alive()
 
     def again(self) -> None:
         """Kill it, and start it once more."""
         with self._lock:
-            self._past_cpu += self.subject.cost().cpu_s
-            self.subject.kill()
-            self.subject = self._start_subject()
+            self._past_cpu += self.process.cost().cpu_s
+            self.process.kill()
+            self.process = self._start()
 
     def sample(self) -> None:
         """Note what it has used."""
         with self._lock:
-            cost = self.subject.cost()
+            cost = self.process.cost()
         self._cpu.append(self._past_cpu + cost.cpu_s)
         self._rss = max(self._rss, cost.rss_mb)
 
@@ -212,25 +210,6 @@ def scratch_folder(base: Path) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def warm_broker(brokers: str, folder: Path) -> None:
-    """Put a fresh broker under load alone, in and out: its first seconds are many times slower."""
-    from eagre_bench.systems.base import Job
-    from eagre_bench.systems.floor import Floor
-
-    source, sink = "warm-up-events", "warm-up-results"
-    topics = Topics(brokers)
-    for topic in (source, sink):
-        topics.create(topic, 1)
-    state = folder / "warm-up"
-    state.mkdir()
-    job = Job("field", brokers, source, sink, "warm-up", 1_000, 0, str(state), "")
-    trial = Trial("field", source, sink, WARM_RATE, 0, WARM_SECONDS, forwards=True)
-    start = starter(Floor().command(job), state, state / "log")
-    trial.run(brokers, start, lambda _: None)
-    topics.delete([source, sink])
-    shutil.rmtree(state)
-
-
 def due_soon(what: load.Load) -> load.Load:
     """Give a load its beginning, and the trial's clock."""
     offset = load.clock_offset_us()
@@ -238,9 +217,9 @@ def due_soon(what: load.Load) -> load.Load:
     return replace(what, offset_us=offset, begin_us=load.steady_us() + offset + lead)
 
 
-def starter(command: Command, folder: Path, log: Path) -> Callable[[], Subject]:
+def starter(command: Command, folder: Path, log: Path) -> Callable[[], ProcessUnderTest]:
     """Give what starts a command, as often as it is asked."""
-    return lambda: Subject(command.arguments, command.environment, folder, log)
+    return lambda: ProcessUnderTest(command.arguments, command.environment, folder, log)
 
 
 def _start(module: Any, request: str) -> subprocess.Popen[str]:  # noqa: ANN401  (a module)
@@ -276,14 +255,14 @@ def _follow(
         if passed >= 0 and (passed % SAMPLE_SECONDS == 0 or last or not sampled):
             life.sample()
             sampled += 1
-    raise BenchError("METER_ENDED", "the meter ended without a result.")
+    raise TrialError("METER_ENDED", "the meter ended without a result.")
 
 
 def _last_word(process: subprocess.Popen[str]) -> Figures:
     """Wait for what a process prints at its end; its standard input stays open until then."""
     text = process.stdout.read() if process.stdout else ""
     if not text:
-        raise BenchError("GENERATOR_ENDED", "the load generator ended without a result.")
+        raise TrialError("GENERATOR_ENDED", "the load generator ended without a result.")
     return dict(json.loads(text))
 
 
