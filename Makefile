@@ -45,10 +45,10 @@ chaos: setup $(VENV)/.dev  ## faults against exactly-once pipelines, verified (R
 	@$(BIN)/python -m chaos.campaign --rounds $(or $(ROUNDS),20) $(if $(SEED),--seed $(SEED)) $(if $(CONTROL),--control $(CONTROL)) $(ARGS)
 
 profile: setup  ## measure the latency profile, setting by setting, into docs/profile.md
-	@$(BIN)/python -m eagre.bench.ablation
+	@$(BIN)/python -m laboratory.ablation
 
 boundary: setup  ## measure the end of an epoch, phase by phase, for docs/boundary.md
-	@$(BIN)/python -m eagre.bench.anatomy
+	@$(BIN)/python -m laboratory.anatomy
 
 clean:  ## remove everything that was built here
 	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache src/eagre/jvm/lib

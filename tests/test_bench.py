@@ -11,43 +11,43 @@ import jsonschema
 import psutil
 import pytest
 
-from eagre.bench import sweep
-from eagre.bench.campaign import Campaign, Options, control_of, gaps_ms, problems
-from eagre.bench.compare import compare
-from eagre.bench.judge import Verified
-from eagre.bench.load import Load
-from eagre.bench.meter import Measurement, Meter
-from eagre.bench.publish import publish
-from eagre.bench.rates import find_rate
-from eagre.bench.results import document, links, load_document, summary
-from eagre.bench.subject import Subject
-from eagre.bench.systems import OPERATORS, SYSTEMS, Command, Job, System
-from eagre.bench.workload import MERCHANTS, merchants, names, workload
-from eagre.errors import BenchError
+from eagre.errors import TrialError
+from eagre.trial.load import Load
+from eagre.trial.meter import Measurement, Meter
+from eagre.trial.process import Command, ProcessUnderTest
 from eagre.waiting import wait_until
+from eagre_bench import sweep
+from eagre_bench.campaign import Campaign, Options, control_of, gaps_ms, problems
+from eagre_bench.compare import compare
+from eagre_bench.errors import BenchError
+from eagre_bench.publish import publish
+from eagre_bench.rates import find_rate
+from eagre_bench.results import document, links, load_document, summary
+from eagre_bench.systems import OPERATORS, SYSTEMS, Job, System
+from eagre_bench.workload import MERCHANTS, merchants, names, workload
 
-SCHEMA = json.loads((files("eagre.bench") / "schema.json").read_text())
+SCHEMA = json.loads((files("eagre_bench") / "schema.json").read_text())
 BEGIN_US = 1_794_700_000_000_000
 RATE, WARMUP, SECONDS = 100, 1, 2
 LATENCY_US = 5_000
 
 
 def measurement(name, **more):
-    load = Load("", "events", name, RATE, WARMUP + SECONDS, BEGIN_US)
+    load = Load("", "events", workload(name).reference, RATE, WARMUP + SECONDS, BEGIN_US)
     from_us = BEGIN_US + WARMUP * 1_000_000
     return Measurement(load, "results", {0: 0}, from_us, from_us + SECONDS * 1_000_000, **more)
 
 
 def answers(what):
     """What a right system answers, each with the time it would be received."""
-    semantics, states = workload(what.load.events).semantics, {}
+    semantics, states = what.load.source.semantics, {}
     for key, event, due in what.load.feed():
         for result in semantics.step(states.setdefault(key, {}), event, merchants()):
             yield result, due + LATENCY_US
 
 
 def judged(what, given):
-    judge = Verified(what)
+    judge = what.judge()
     for result, received in given:
         judge.take(json.dumps(result).encode(), received, received // 1000)
     return judge
@@ -101,7 +101,7 @@ def test_an_answer_before_its_event_is_counted():
 
 
 def test_no_json_is_no_answer():
-    judge = Verified(measurement("field"))
+    judge = measurement("field").judge()
     judge.take(b"\xff{", BEGIN_US, 0)
     judge.take(b"[1]", BEGIN_US, 0)
     assert judge.wrong == 2
@@ -182,7 +182,7 @@ def test_recovery_is_the_time_to_the_first_new_answer():
 
 def test_the_links_add_up():
     what = measurement("field")
-    judge = Verified(what)
+    judge = what.judge()
     for result, received in answers(what):
         judge.take(json.dumps(result).encode(), received, (received - 1_500) // 1000)
     appended = [(what.load.due_us(n) + 1_500) // 1000 for n in range(what.load.records)]
@@ -195,7 +195,7 @@ def test_the_links_add_up():
 
 
 def test_what_arrives_while_results_are_judged_is_judged_as_well():
-    load = Load("127.0.0.1:1", "in", "field", rate=10, seconds=1, begin_us=0)
+    load = Load("127.0.0.1:1", "in", workload("field").reference, rate=10, seconds=1, begin_us=0)
     meter = Meter(Measurement(load, "out", {0: 0}, 0, 1))
 
     class Busy:
@@ -438,14 +438,14 @@ def test_a_subject_is_ended_with_all_it_started(tmp_path):
         "time.sleep(60)\n"
     )
     log = tmp_path / "log"
-    subject = Subject([sys.executable, "-c", script], {}, tmp_path, log)
+    subject = ProcessUnderTest([sys.executable, "-c", script], {}, tmp_path, log)
     wait_until(lambda: log.read_text().strip(), 10, "the child's number")
     child = int(log.read_text())
     assert subject.cost().rss_mb > 5
     subject.require_alive()
     subject.kill()
     assert not psutil.pid_exists(child)
-    with pytest.raises(BenchError, match="SYSTEM_ENDED"):
+    with pytest.raises(TrialError, match="SYSTEM_ENDED"):
         subject.require_alive()
 
 
@@ -454,10 +454,10 @@ def test_a_subject_ends_when_we_are_gone(tmp_path):
     code = (
         "import os, sys, time\n"
         "from pathlib import Path\n"
-        "from eagre.bench.subject import Subject\n"
+        "from eagre.trial.process import ProcessUnderTest\n"
         "print_pid = 'import os, time; print(os.getpid(), flush=True); time.sleep(60)'\n"
         f"log = Path({str(log)!r})\n"
-        "Subject([sys.executable, '-c', print_pid], {}, Path('.'), log)\n"
+        "ProcessUnderTest([sys.executable, '-c', print_pid], {}, Path('.'), log)\n"
         "while not log.read_text().strip(): time.sleep(0.05)\n"
         "os._exit(9)\n"
     )

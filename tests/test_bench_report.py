@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from eagre.bench.canvas import apart
-from eagre.bench.report import write_report
-from eagre.bench.results import ratios, summary
-from eagre.cli.bench import _boundary_table
-from eagre.errors import BenchError
 from eagre.latency.histogram import CURVE
+from eagre_bench.canvas import apart
+from eagre_bench.cli import _boundary_table
+from eagre_bench.errors import BenchError
+from eagre_bench.report import write_report
+from eagre_bench.results import ratios, summary
 
 REFUSED = "Spark's Real-Time Mode runs no Python"
 MARKUP = '<script src="https://evil.example/x.js"></script> & more'

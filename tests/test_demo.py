@@ -7,8 +7,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from eagre.bench.judge import sent_us
-from eagre.bench.load import Load
+from eagre.trial.judge import sent_us
+from eagre.trial.load import Load
 
 
 def test_the_demo_measures_both_modes_and_its_page_shows_them(cli):

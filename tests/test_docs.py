@@ -17,6 +17,7 @@ import click
 import pytest
 
 import eagre
+import eagre_bench
 from eagre.cli import eagre as command_line
 from eagre.cli.reference import reference
 from eagre.preflight.reference import page as rules_page
@@ -376,7 +377,8 @@ def test_the_profile_page_holds_the_profile():
 
 MODULES = [
     module.name
-    for module in pkgutil.walk_packages(eagre.__path__, "eagre.")
+    for package in (eagre, eagre_bench)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     if "__main__" not in module.name
     and not re.search(
         r"templates\.|plugin|_job$|transforms$|eagre_(python|operators)$", module.name
@@ -384,7 +386,8 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_docstring_examples(name):
+@pytest.mark.parametrize("name", [*MODULES, "laboratory.ablation", "laboratory.anatomy"])
+def test_docstring_examples(name, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
     failed, _ = doctest.testmod(import_module(name))
     assert failed == 0

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import eagre
+from eagre.cli import Commands
+from eagre.errors import EagreError
 
 PACKAGE = Path(eagre.__file__).parent
 
@@ -23,10 +27,11 @@ LAYERS = [
     {"delivery", "latency"},
     {"preflight"},
     {"runtime", "testing"},
-    {"templates"},
-    {"dashboard", "bench"},
+    {"templates", "startup_training"},
+    {"dashboard", "trial"},
     {"cli"},
 ]
+OUTSIDE = {"eagre_bench", "laboratory", "chaos"}
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 
@@ -70,6 +75,22 @@ def test_a_wrong_arrow_is_found(monkeypatch):
     assert "config.py imports errors" in wrong_arrows(sorted(PACKAGE.rglob("*.py")))
 
 
+def outside(path):
+    """The packages of this repository that a file of the product imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        named = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        yield from {name.split(".")[0] for name in named} & OUTSIDE
+
+
+def test_the_product_imports_neither_benchmark_nor_laboratory_nor_chaos(tmp_path):
+    found = {path: list(outside(path)) for path in PACKAGE.rglob("*.py")}
+    assert {path: names for path, names in found.items() if names} == {}
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("import chaos.load\ndef late():\n    from eagre_bench.results import links\n")
+    assert sorted(outside(wrong)) == ["chaos", "eagre_bench"]
+
+
 def test_py4j_stands_in_one_module():
     private = ("._jvm", "._jsq", "._jdf", "._jsparkSession", "import py4j", "from py4j")
     found = {
@@ -80,11 +101,30 @@ def test_py4j_stands_in_one_module():
     assert found == {"jvm/gateway.py"}
 
 
-def test_importing_eagre_is_light():
-    heavy = "pyspark py4j confluent_kafka rich click psutil hdrh"
-    code = f"import sys, eagre; print([m for m in '{heavy}'.split() if m in sys.modules])"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("eagre", "pyspark py4j confluent_kafka rich click psutil hdrh"),
+        ("eagre.cli", "pyspark py4j confluent_kafka eagre_bench"),
+        ("eagre.cli.demo", "eagre_bench matplotlib pandas jinja2"),
+        ("eagre_bench.cli", "matplotlib pandas jinja2"),
+    ],
+)
+def test_importing_is_light(module, heavy):
+    code = f"import sys, {module}; print([m for m in '{heavy}'.split() if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("missing", ["eagre_bench", "eagre_bench.rates"])
+def test_without_the_benchmark_its_command_says_what_to_install(monkeypatch, missing):
+    for name in [name for name in sys.modules if name.startswith("eagre_bench")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(EagreError, match="BENCH_NOT_INSTALLED") as caught:
+        Commands().get_command(None, "bench")
+    assert missing in caught.value.problem
+    assert 'pip install "eagre[bench]"' in caught.value.hint
 
 
 def test_the_public_names_are_sorted_and_there():

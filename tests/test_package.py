@@ -25,7 +25,7 @@ def wheel(tmp_path_factory):
 
 def test_the_wheel_holds_what_git_holds(wheel):
     done = subprocess.run(
-        ["git", "ls-files", "src/eagre"],  # noqa: S607  (whatever git the user has)
+        ["git", "ls-files", "src/eagre", "src/eagre_bench"],  # noqa: S607  (whatever git the user has)
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -34,6 +34,7 @@ def test_the_wheel_holds_what_git_holds(wheel):
     tracked = {line.removeprefix("src/") for line in done.stdout.splitlines()}
     packed = {name for name in wheel if not name.split("/")[0].endswith(".dist-info")}
     assert packed == tracked | {"eagre/jvm/lib/eagre-companion.jar"}
+    assert {name.split("/")[0] for name in packed} == {"eagre", "eagre_bench"}
 
 
 def test_help_answers_in_half_a_second_without_a_jvm(cli, tmp_path):

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from eagre.bench.systems.base import Command
-from eagre.bench.trial import Trial, starter
 from eagre.broker import Client, Topics
 from eagre.dashboard.tap import Tap
 from eagre.latency import Meter
+from eagre.trial.process import Command
+from eagre.trial.trial import Trial, starter
 
 FORWARDER = """
 import sys, time
@@ -81,7 +81,7 @@ def both(brokers, place, delay_ms, attempt):
     meter = Kept()
     tap = Tap(topics.client_settings, {sink: 1}, [source], meter)
     try:
-        trial = Trial("field", source, sink, 400, 0, 6, forwards=True)
+        trial = Trial("eagre_bench.workloads:field", source, sink, 400, 0, 6, forwards=True)
         told = trial.run(brokers, starter(command, place, place / "log"), lambda _: None)
     finally:
         tap.close()

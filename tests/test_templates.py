@@ -10,19 +10,20 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from eagre.bench.load import Load, Probe, rate_of, topic_of
-from eagre.bench.meter import Measurement
 from eagre.cli.demo import _epochs, measured
 from eagre.runtime.app import App
 from eagre.templates import folder, projects, use_cases
+from eagre.trial.events import EventsFile
+from eagre.trial.load import Load, Probe
+from eagre.trial.meter import Measurement
 
 SECOND = 1_000_000
 
 
 def load(use_case, seconds=5.0):
-    events = str(folder(use_case) / "generate.py")
+    events = EventsFile(str(folder(use_case) / "generate.py"))
     return Load(
-        "", topic_of(events), events, rate_of(events), seconds, begin_us=1_767_000_000 * SECOND
+        "", events.topic, events.path, events.rate, seconds, begin_us=1_767_000_000 * SECOND
     )
 
 
@@ -34,7 +35,7 @@ def test_the_demo_finds_what_it_needs(use_case):
     assert results != what.topic
     sent = [due for _, _, due in what.feed()]
     assert len(sent) == len(set(sent)) == what.records
-    expected = what.expected(what.begin_us, what.due_us(what.records))
+    expected = what.source.expected(what, what.begin_us, what.due_us(what.records))
     assert set(sent) >= expected
     assert expected
 
@@ -71,8 +72,8 @@ def test_the_leaderboard_is_asked_for_every_play():
     """A play of the measured time is judged by those before it."""
     what = load("leaderboard", 80.0)
     at = [what.due_us(n) for n in (0, 10_000, 20_000)]
-    early, late = what.expected(at[0], at[1]), what.expected(at[1], at[2])
-    assert early | late == what.expected(at[0], at[2])
+    early, late = what.source.expected(what, at[0], at[1]), what.source.expected(what, at[1], at[2])
+    assert early | late == what.source.expected(what, at[0], at[2])
     assert 100 < len(late) < len(early) / 3
 
 
@@ -95,15 +96,15 @@ def test_an_event_is_answered_by_all_its_results():
     measurement = Measurement(what, "boards", {0: 0}, what.due_us(2000), until, source_begin=7)
     judge = measurement.judge()
     assert not judge.complete()
-    expected = what.expected(what.due_us(2000), until)
+    expected = what.source.expected(what, what.due_us(2000), until)
     for number in range(2000, 3000):
         if what.due_us(number) in expected:
             for late_ms in (5, 9):
                 result = Result(b'{"rank":1}', f"plays/0/{number + 7} 1767000000000".encode())
                 received = what.due_us(number) + late_ms * 1000
-                judge.take(measurement.evidence(result), received, 0)
+                judge.take(what.source.evidence(result), received, 0)
     for other in (b"plays/0/3 1", b"tables/0/2500 1", b"plays/1/2500 1"):
-        judge.take(measurement.evidence(Result(b"{}", other)), until, 0)
+        judge.take(what.source.evidence(Result(b"{}", other)), until, 0)
     verdict = judge.verdict()
     assert judge.complete()
     assert verdict["records"] == verdict["expected"] > 10
@@ -120,7 +121,7 @@ def test_what_is_lost_is_told():
     judge = measurement.judge()
     for number in range(99):
         value = json.dumps({"sent_us": what.due_us(number)}, separators=(",", ":")).encode()
-        judge.take(measurement.evidence(Result(value)), what.due_us(number) + 1000, 0)
+        judge.take(what.source.evidence(Result(value)), what.due_us(number) + 1000, 0)
     assert not judge.complete()
     verdict = judge.verdict()
     assert (verdict["expected"], verdict["records"], verdict["lost"]) == (100, 99, 1)

@@ -9,7 +9,7 @@
     ├── AppError           the user's file: missing, broken, without a pipeline
     ├── CheckpointError    a checkpoint that is broken or belongs to something else
     ├── PipelineFailed     a running query ended with an error
-    └── BenchError         a workload, a system or a report of the benchmark
+    └── TrialError         a trial: its events, the process under test, load and meter
 
 An error reads: CODE, the subject and what is wrong with it, then the next step.
 
@@ -69,8 +69,8 @@ class PipelineFailed(EagreError):  # noqa: N818  (it reads as what happened)
     """A running query ended with an error."""
 
 
-class BenchError(EagreError):
-    """A workload, a system or a report of the benchmark is not as it must be."""
+class TrialError(EagreError):
+    """A trial failed: its events, the process under test, the load generator or the meter."""
 
 
 def raised(error: Exception, path: str, code: str, what: str) -> AppError:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import sys
 import traceback
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
 from eagre import __version__
 from eagre.errors import EagreError
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 INTERRUPTED = 130
 UNEXPECTED = 70
 COMMANDS = {
     "advise": ("check", "Say which mode is worth its price."),
-    "bench": ("bench", "Measure systems side by side: one load, one machine, one run."),
+    "bench": ("eagre_bench.cli", "Measure systems side by side: one load, one machine, one run."),
     "broker": ("broker", "The embedded Kafka broker, in the background, on 127.0.0.1."),
     "check": ("check", "Look at the pipelines of a file before any data flows."),
     "checkpoint": ("checkpoint", "Checkpoints: show, copy, reset."),
@@ -32,7 +36,7 @@ COMMANDS = {
     "stop": ("status", "Drain the run of a pipeline."),
     "topic": ("topic", "Topics: list, create, tail, produce, lag."),
 }
-"""Each command's module, and its line in ``eagre --help``."""
+"""Each command's module and its line in ``eagre --help``; the benchmark is a package of its own."""
 
 
 class Commands(click.Group):
@@ -46,7 +50,7 @@ class Commands(click.Group):
         """Import one."""
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"{__name__}.{COMMANDS[name][0]}"), name)
+        command: click.Command = getattr(_module(COMMANDS[name][0]), name)
         return command
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
@@ -84,6 +88,20 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:  # noqa: BLE001  (no stack trace without --debug)
         _fail(f"unexpected {type(error).__name__}: {error}", UNEXPECTED, debug=debug)
+
+
+def _module(name: str) -> ModuleType:
+    """Import a module of this package, or one of another package by its full name."""
+    if "." not in name:
+        return import_module(f"{__name__}.{name}")
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise EagreError(
+            "BENCH_NOT_INSTALLED",
+            f"the benchmark needs the module {error.name}, which is not installed.",
+            hint='install it with: pip install "eagre[bench]"',
+        ) from None
 
 
 def _usage(error: click.ClickException) -> str:

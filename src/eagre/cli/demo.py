@@ -7,11 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.bench.campaign import LATE_MS
-from eagre.bench.load import fill_tables, rate_of, topic_of
-from eagre.bench.systems.base import written_us
-from eagre.bench.systems.spark import COMMITS, run_app
-from eagre.bench.trial import WARM_SECONDS, Trial, scratch_folder, starter, warm_broker
 from eagre.broker import EmbeddedBroker, Topics
 from eagre.cli.console import say, table, write_json
 from eagre.cli.dashboard import beside, page_options
@@ -22,14 +17,18 @@ from eagre.runtime import runs
 from eagre.runtime.app import App
 from eagre.sources import Kafka
 from eagre.templates import DEFAULT, folder, use_cases
+from eagre.trial.app import COMMITS, run_app, written_us
+from eagre.trial.events import EventsFile
+from eagre.trial.load import LATE_MS
+from eagre.trial.trial import Trial, scratch_folder, starter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from eagre.bench.subject import Subject
     from eagre.pipeline import Pipeline
     from eagre.runtime.runs import RunStatus
+    from eagre.trial.process import ProcessUnderTest
 
 MICRO_BATCH_EVERY = "500 ms"
 REAL_TIME_EVERY = "5 minutes"
@@ -65,10 +64,10 @@ def demo(
     if seconds <= 0 or (rate is not None and rate <= 0):
         raise click.UsageError("--seconds and --rate must be above zero.")
     app = folder(use_case) / "app.py"
-    events = str(app.with_name("generate.py"))
-    rate = rate or rate_of(events)
+    events = EventsFile(str(app.with_name("generate.py")))
+    rate = rate or events.rate
     name, results = measured(app)
-    trial = Trial(events, topic_of(events), results, rate, warmup, seconds)
+    trial = Trial(events.path, events.topic, results, rate, warmup, seconds)
     with (
         scratch_folder(cache_dir() / "demo") as scratch,
         EmbeddedBroker(say=say) as broker,
@@ -76,9 +75,7 @@ def demo(
     ):
         for topic in (trial.source, trial.results):
             Topics(broker.address).create(topic, 1)
-        say(f"warming up the fresh broker for {WARM_SECONDS:g} s")
-        warm_broker(broker.address, scratch)
-        fill_tables(broker.address, events)
+        events.fill_tables(broker.address)
         modes = _both(trial, f"{app}:{name}", every, broker.address, scratch)
     epochs = modes["real-time"]["epochs"]
     told = {"use_case": use_case, "rate": rate, "epochs": epochs}
@@ -124,7 +121,9 @@ def measured(app: Path) -> tuple[str, str]:
     return first.name, first.sink.topics[0]
 
 
-def _pipeline(app: str, mode: str, every: str, brokers: str, place: Path) -> Callable[[], Subject]:
+def _pipeline(
+    app: str, mode: str, every: str, brokers: str, place: Path
+) -> Callable[[], ProcessUnderTest]:
     place.mkdir()
     command = run_app(
         *(app, "--mode", mode, "--every", every, "--brokers", brokers),

@@ -66,7 +66,7 @@ def path(jar_set: str | None) -> None:
 
 def _prepare_archive() -> None:
     from eagre.jvm.archive import archive
-    from eagre.testing.training import train
+    from eagre.startup_training import train
 
     if not archive().exists():
         say("writing the start-up archive, once for this Java and these jars")

@@ -1,0 +1,1 @@
+"""Measurements for the project's own decisions; not in the wheel."""

@@ -1,0 +1,1 @@
+"""A pipeline under load, measured from outside: load generator, meter and judge of results."""

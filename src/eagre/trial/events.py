@@ -1,0 +1,147 @@
+"""What a load sends and how its results are judged.
+
+``resolve`` takes a Python file, as each use case has one, or an object of an installed package.
+"""
+
+from __future__ import annotations
+
+import runpy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from random import Random
+from typing import TYPE_CHECKING, Any, Protocol
+
+from eagre.errors import TrialError
+from eagre.sinks.kafka import ORIGIN
+from eagre.trial.judge import MARK, Marked, answers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eagre.trial.judge import Judge
+    from eagre.trial.load import Load
+    from eagre.trial.meter import Measurement
+
+DEFAULT_RATE = 2_000.0
+DAY_US = 24 * 3600 * 1_000_000
+
+Record = tuple[str, dict[str, Any], int]
+"""Its key, its event, and when it is due in microseconds since 1970."""
+
+
+class Events(Protocol):
+    """Events to send, and what their results are worth."""
+
+    @property
+    def probe_age_us(self) -> int:
+        """How long before the load the events happened that only probe whether a system answers."""
+
+    def feed(self, load: Load) -> Iterator[Record]:
+        """Give the records of a load."""
+
+    def judge(self, what: Measurement) -> Judge:
+        """Give the judge of its results."""
+
+    def evidence(self, record: Any) -> bytes:  # noqa: ANN401  (a record of Kafka's client)
+        """Tell what the judge needs of a result."""
+
+    def glance_us(self, what: Measurement, evidence: bytes) -> int | None:
+        """Tell when a result's event was due, for the progress display; None if it does not say."""
+
+
+@dataclass(frozen=True)
+class EventsFile:
+    """A Python file with ``TOPIC`` and ``events(random)``.
+
+    It may have ``RATE``, ``expects(event)`` and ``tables(random)``. The file runs again for each
+    question, because its functions may keep state.
+    """
+
+    path: str
+    probe_age_us = DAY_US
+
+    @property
+    def topic(self) -> str:
+        """The topic that the events are for."""
+        return str(self._run()["TOPIC"])
+
+    @property
+    def rate(self) -> float:
+        """How many events a second are meant to be sent."""
+        return float(self._run().get("RATE", DEFAULT_RATE))
+
+    def feed(self, load: Load) -> Iterator[Record]:
+        """Give each event with its intended time in ``sent_us``."""
+        pairs = self._run()["events"](Random(load.seed))  # noqa: S311
+        for number, (key, event) in zip(range(load.records), pairs, strict=False):
+            due = load.due_us(number)
+            yield key, {**_timed(event, due), "sent_us": due}, due
+
+    def expected(self, load: Load, from_us: int, until_us: int) -> set[int]:
+        """Tell when the events of a period are due that must have a result."""
+        expects = self._run().get("expects", lambda _: True)
+        answered = {due for _, event, due in self.feed(load) if expects(event)}
+        return {due for due in answered if from_us <= due < until_us}
+
+    def judge(self, what: Measurement) -> Judge:
+        """Judge by the events that must have a result."""
+        return Marked(what, self.expected(what.load, what.from_us, what.until_us))
+
+    def evidence(self, record: Any) -> bytes:  # noqa: ANN401  (a record of Kafka's client)
+        """Keep a result's value, or its provenance if the value has no mark."""
+        value: bytes = record.value() or b""
+        return value if MARK in value else dict(record.headers() or ()).get(ORIGIN) or value
+
+    def glance_us(self, what: Measurement, evidence: bytes) -> int | None:
+        """Tell when a result's event was due."""
+        return answers(what, evidence)
+
+    def fill_tables(self, brokers: str, seed: int = 1) -> None:
+        """Send what ``tables(random)`` yields: topic, key and row of tables."""
+        from confluent_kafka import Producer
+
+        from eagre.broker import Topics
+        from eagre.trial.load import PRODUCER, encode
+
+        rows = self._run().get("tables", lambda _: ())(Random(seed))  # noqa: S311
+        producer: Any = Producer({**PRODUCER, "linger.ms": 5, "bootstrap.servers": brokers})
+        made: set[str] = set()
+        for topic, key, row in rows:
+            if topic not in made:
+                Topics(brokers).create(topic, 1)
+                made.add(topic)
+            producer.produce(topic, encode(row), key)
+        producer.flush(10)
+
+    def _run(self) -> dict[str, Any]:
+        return runpy.run_path(self.path)
+
+
+def resolve(reference: str) -> Events:
+    """Find events by the path of a Python file, or by ``package.module:NAME``.
+
+    Raises:
+        TrialError: There are none.
+    """
+    if reference.endswith(".py"):
+        return EventsFile(reference)
+    module, _, name = reference.partition(":")
+    try:
+        found: Events = getattr(import_module(module), name)
+    except (AttributeError, ImportError, ValueError) as error:
+        raise TrialError(
+            "EVENTS_UNKNOWN",
+            f"{reference!r} names no events: {error}",
+            hint="name a Python file with events(random), or an object as package.module:NAME.",
+        ) from error
+    return found
+
+
+def _timed(event: dict[str, Any], due_us: int) -> dict[str, Any]:
+    """Turn ``late_ms`` into the time of an event that is sent so much later than it happened."""
+    if "late_ms" not in event:
+        return event
+    at = datetime.fromtimestamp(due_us / 1_000_000 - event["late_ms"] / 1000, UTC)
+    rest = {name: value for name, value in event.items() if name != "late_ms"}
+    return {**rest, "at": at.isoformat(timespec="milliseconds")}

@@ -1,0 +1,118 @@
+"""Judges results: how late they are, and how many are missing.
+
+All of it happens after the load has ended, away from what is measured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from eagre.latency import Histogram
+
+if TYPE_CHECKING:
+    from eagre.trial.meter import Measurement
+
+SECOND_US = 1_000_000
+ORIGIN_PARTS = 3
+MARK = b'"sent_us":'
+MICROSECOND_DIGITS = 16
+
+
+class Judge(Protocol):
+    """What the meter asks."""
+
+    def take(self, value: bytes, received_us: int, appended_ms: int) -> None:
+        """Look at one result."""
+
+    def complete(self) -> bool:
+        """Tell whether nothing is missing any more."""
+
+    def verdict(self) -> dict[str, Any]:
+        """Give the figures."""
+
+
+@runtime_checkable
+class LinkJudge(Judge, Protocol):
+    """A judge that can also split the latency by the links of the way."""
+
+    def links(self, appended: list[int]) -> dict[str, float]:
+        """Give milliseconds by link, from when the source took each event."""
+
+
+class Marked:
+    """Judges results by the event that they answer; it is answered when the last of them is there.
+
+    An event may have several results, as a leaderboard has, or none.
+
+    Args:
+        what: What is measured.
+        expected: When the events were due that must have a result.
+    """
+
+    def __init__(self, what: Measurement, expected: set[int]) -> None:
+        self._what = what
+        self._expected = expected
+        self._answered: dict[int, int] = {}
+        self._results = 0
+
+    def take(self, value: bytes, received_us: int, appended_ms: int) -> None:
+        """Note a result of the measured time."""
+        del appended_ms
+        due = answers(self._what, value)
+        if due is not None and self._what.from_us <= due < self._what.until_us:
+            self._results += 1
+            self._answered[due] = received_us
+
+    def complete(self) -> bool:
+        """Tell whether every event that must be is answered."""
+        return self._expected <= self._answered.keys()
+
+    def verdict(self) -> dict[str, Any]:
+        """Give percentiles and counts of events, and how many results there were for them."""
+        histogram = Histogram()
+        for due, received in self._answered.items():
+            histogram.record(received - due)
+        return {
+            **histogram.summary(),
+            "expected": len(self._expected),
+            "lost": len(self._expected - self._answered.keys()),
+            "results": self._results,
+        }
+
+
+def answers(what: Measurement, evidence: bytes) -> int | None:
+    """Tell when the event was due that a result answers: by the mark in it, or by its origin."""
+    if MARK in evidence:
+        return sent_us(evidence)
+    place = origin(evidence)
+    if what.source_begin is None or place is None or place[:2] != (what.load.topic, 0):
+        return None
+    return what.load.due_us(place[2] - what.source_begin)
+
+
+def sent_us(value: bytes) -> int:
+    """Find the intended send time in a result without parsing all of it.
+
+    It is null, and 0 here, where no record set the result off, but a timer.
+
+    >>> sent_us(b'{"card":"c1","sent_us":1731650000000000,"risk":0.9}')
+    1731650000000000
+    >>> sent_us(b'{"device":"d1","sent_us":null,"verdict":"silent"}')
+    0
+    """
+    begin = value.index(MARK) + len(MARK)
+    found = value[begin : begin + MICROSECOND_DIGITS]
+    return 0 if found.startswith(b"null") else int(found)
+
+
+def origin(text: bytes) -> tuple[str, int, int] | None:
+    """Read the header that says which record set a result off: topic, partition, offset.
+
+    >>> origin(b"plays/0/1234 1731650000123")
+    ('plays', 0, 1234)
+    >>> origin(b'{"card":"c1"}')
+    """
+    parts = text.partition(b" ")[0].rsplit(b"/", ORIGIN_PARTS - 1)
+    if len(parts) != ORIGIN_PARTS or not parts[1].isdigit() or not parts[2].isdigit():
+        return None
+    return parts[0].decode(), int(parts[1]), int(parts[2])

@@ -1,0 +1,212 @@
+"""The load generator: events at a steady rate, each with the time it was *meant* to be sent.
+
+The schedule does not wait for anything (open loop): when the machine stalls, the intended times go
+on, and the stall is in the latencies instead of being left out of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from eagre.latency import Histogram
+from eagre.trial.events import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eagre.trial.events import Events, Record
+
+PRODUCER = {
+    "linger.ms": 0,
+    "acks": 1,
+    "partitioner": "murmur2_random",
+    "socket.nagle.disable": True,
+    "delivery.report.only.error": True,
+    "log_level": 0,
+}
+"""The field's benchmark: no lingering, one acknowledgement; keyed as Java clients key."""
+POISON = (b"{", b"\xff\xfe\x00", b"", b'{"id": NaN}', b"[" * 3000, b"9" * 400, b'"text"')
+"""Bad records, each of which becomes a dead letter."""
+PROBE_RATE = 1_000_000
+PROBES = 1_000
+"""At most so many events of seed 0 are sent before the load, to see whether a system answers."""
+LATE_MS = 20.0
+"""A generator later than this at p99 has fallen behind, and its figures do not count."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What to send.
+
+    Attributes:
+        brokers: The cluster.
+        topic: Where to.
+        events: A Python file with ``events(random)``, or an object by ``package.module:NAME``.
+        rate: Records per second.
+        seconds: For how long.
+        begin_us: When the first record is due, in microseconds since 1970.
+        seed: Of the events.
+        offset_us: What the steady clock lacks to the wall clock, the same for all processes of a
+            trial: a wall clock that is set in mid-run would give negative latencies.
+        poison: After how many records a bad one goes out with the next; 0 for never.
+    """
+
+    brokers: str
+    topic: str
+    events: str
+    rate: float
+    seconds: float
+    begin_us: int
+    seed: int = 1
+    offset_us: int = 0
+    poison: int = 0
+
+    def now_us(self) -> int:
+        """The time by the trial's own clock."""
+        return steady_us() + self.offset_us
+
+    def due_us(self, number: int) -> int:
+        """When record ``number`` is meant to be sent.
+
+        >>> Load("", "", "", rate=2000, seconds=1, begin_us=0).due_us(3)
+        1500
+        """
+        return self.begin_us + round(number * 1_000_000 / self.rate)
+
+    @property
+    def records(self) -> int:
+        """How many records there are in all."""
+        return round(self.rate * self.seconds)
+
+    @cached_property
+    def source(self) -> Events:
+        """The object behind ``events``."""
+        return resolve(self.events)
+
+    def feed(self) -> Iterator[Record]:
+        """Each record's key, its event with its intended time, and that time."""
+        return self.source.feed(self)
+
+
+class Generator:
+    """Sends a load and keeps its own lateness."""
+
+    def __init__(self, load: Load) -> None:
+        from confluent_kafka import Producer
+
+        self._load = load
+        self._producer: Any = Producer({**PRODUCER, "bootstrap.servers": load.brokers})
+        self._failed = 0
+
+    def run(self) -> dict[str, float]:
+        """Send every record at its time; give what was sent and how late it was.
+
+        All records are made before the first is due, so that little but sending is left.
+        """
+        gc.disable()
+        ready = [(key, encode(event), due) for key, event, due in self._load.feed()]
+        late = [self._send(*record, self._bad(n)) for n, record in enumerate(ready, 1)]
+        self._producer.flush(10)
+        histogram = Histogram()
+        for microseconds in late:
+            histogram.record(microseconds)
+        summary = histogram.summary()
+        return {
+            "sent": self._load.records - self._failed,
+            "late_p50_ms": summary["p50_ms"],
+            "late_p99_ms": summary["p99_ms"],
+            "late_max_ms": summary["max_ms"],
+        }
+
+    def _bad(self, number: int) -> bytes | None:
+        """Give the bad record that goes out with a record, if one does."""
+        turn, rest = divmod(number, self._load.poison or number + 1)
+        return None if rest else POISON[turn % len(POISON)]
+
+    def _send(self, key: str, value: str, due_us: int, bad: bytes | None) -> int:
+        """Send a record at its time, and give by how much it was late."""
+        while (ahead := due_us - self._load.now_us()) > 0:
+            self._producer.poll(0)
+            time.sleep(ahead / 1_000_000)
+        while True:
+            try:
+                self._producer.produce(self._load.topic, value, key, on_delivery=self._delivered)
+                if bad is not None:
+                    self._producer.produce(self._load.topic, bad, key)
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                return max(0, -ahead)
+
+    def _delivered(self, error: object, _: object) -> None:
+        self._failed += error is not None
+
+
+class Probe:
+    """Sends single events of seed 0, to see whether a system answers."""
+
+    def __init__(self, load: Load) -> None:
+        from confluent_kafka import Producer
+
+        begin = load.begin_us - load.source.probe_age_us
+        self._load = replace(
+            load, seed=0, rate=PROBE_RATE, seconds=PROBES / PROBE_RATE, begin_us=begin
+        )
+        self._feed = self._load.feed()
+        self._producer: Any = Producer({**PRODUCER, "bootstrap.servers": load.brokers})
+
+    def send(self) -> None:
+        """Send the next one."""
+        key, event, _ = next(self._feed)
+        self._producer.produce(self._load.topic, encode(event), key)
+        self._producer.flush(5)
+
+
+def encode(event: dict[str, Any]) -> str:
+    """Write an event as it goes into the topic."""
+    return json.dumps(event, separators=(",", ":"))
+
+
+def steady_us() -> int:
+    """The clock that only goes forward, in microseconds; one for all processes of a machine."""
+    return time.monotonic_ns() // 1000
+
+
+def clock_offset_us() -> int:
+    """What the steady clock lacks to the wall clock at this moment."""
+    return time.time_ns() // 1000 - steady_us()
+
+
+def request() -> dict[str, Any]:
+    """Read what to do from standard input; when that ends, the parent is gone, and so are we."""
+    line = json.loads(sys.stdin.readline())
+
+    def tether() -> None:
+        sys.stdin.read()
+        os._exit(1)
+
+    threading.Thread(target=tether, daemon=True).start()
+    return dict(line)
+
+
+def main() -> None:
+    """Read a ``Load`` as JSON from standard input, send it, print what was sent."""
+    load = Load(**request())
+    sys.stdout.write(json.dumps(Generator(load).run()) + "\n")
+
+
+def to_json(load: Load) -> str:
+    """Write a load for the generator process."""
+    return json.dumps(asdict(load))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""The meter: reads the results, notes when each was received, and has them judged at the end."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import threading
+import time
+from array import array
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from eagre.trial.judge import SECOND_US, Judge, LinkJudge
+from eagre.trial.load import Load, request
+
+CONSUMER = {
+    "group.id": "eagre-meter",
+    "enable.auto.commit": False,
+    "isolation.level": "read_uncommitted",
+    "socket.nagle.disable": True,
+    "log_level": 0,
+}
+POLL_SECONDS = 0.2
+AT_ONCE = 1_000
+GLANCE = 500
+SWITCH_SECONDS = 0.0005
+"""How long the judge may hold up the reader."""
+LINGER_SECONDS = 0.5
+"""How long the meter still listens when all is there: a repetition would come now."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What to measure.
+
+    Attributes:
+        load: What is sent.
+        topic: The results.
+        begin: The offset of each partition to read from.
+        source_begin: The same of the source, of one partition; None if it has several.
+        from_us: Results of records that were due from here on count; earlier ones are warm-up.
+        until_us: Up to here.
+        grace: Seconds after that in which late results still count.
+        forwards: Whether the system only forwards, whatever the events ask for.
+        kill_us: When the system is killed, if it is.
+    """
+
+    load: Load
+    topic: str
+    begin: dict[int, int]
+    from_us: int
+    until_us: int
+    grace: float = 10
+    source_begin: int | None = None
+    forwards: bool = False
+    kill_us: int = 0
+
+    def judge(self) -> Judge:
+        """Who decides what a result is worth."""
+        return self.load.source.judge(self)
+
+
+class Meter:
+    """Notes three things of each result as it comes: everything dear is done after the load.
+
+    What the meter does slows down what it measures. A thread reads, to the end: what arrives while
+    the results are being judged is stamped when it arrives.
+    """
+
+    def __init__(self, measurement: Measurement) -> None:
+        self._what = measurement
+        self._events = measurement.load.source
+        self._now_us = measurement.load.now_us
+        self._received = array("q")
+        self._appended = array("q")
+        self._values: list[bytes] = []
+        self._over = False
+        self._consumer = _consumer(measurement.load.brokers, measurement.topic, measurement.begin)
+
+    def run(self) -> dict[str, Any]:
+        """Read until every expected result is in, or the grace is over."""
+        gc.disable()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        reader = threading.Thread(target=self._read)
+        reader.start()
+        try:
+            self._watch()
+            judge = self._judged()
+        finally:
+            self._over = True
+            reader.join()
+            self._consumer.close()
+        total = judge.verdict()
+        if isinstance(judge, LinkJudge) and self._what.source_begin is not None:
+            total["links"] = judge.links(_appended(self._what))
+        return total
+
+    def _read(self) -> None:
+        """Wait for one record, then take what else is there; all of it is here only after that."""
+        while not self._over:
+            first = self._consumer.poll(POLL_SECONDS)
+            if first is None:
+                continue
+            records = (first, *self._consumer.consume(AT_ONCE, 0))
+            received = self._now_us()
+            for record in records:
+                if not record.error():
+                    self._received.append(received)
+                    self._appended.append(record.timestamp()[1])
+                    self._values.append(self._events.evidence(record))
+
+    def _watch(self) -> None:
+        """Let the measured time pass, and tell of each second."""
+        while (now := self._now_us()) < self._what.until_us:
+            time.sleep(min(SECOND_US, self._what.until_us - now) / SECOND_US)
+            self._report(now)
+
+    def _judged(self) -> Judge:
+        """Judge what came, and what still comes until nothing is missing or the grace is over."""
+        judge = self._what.judge()
+        deadline = self._what.until_us + round(self._what.grace * SECOND_US)
+        taken = self._hand_over(judge, 0)
+        while not judge.complete() and self._now_us() < deadline:
+            time.sleep(POLL_SECONDS)
+            taken = self._hand_over(judge, taken)
+        time.sleep(LINGER_SECONDS)
+        self._hand_over(judge, taken)
+        return judge
+
+    def _hand_over(self, judge: Judge, taken: int) -> int:
+        """Judge what is there by now; the reader goes on meanwhile."""
+        there = len(self._values)
+        for at in range(taken, there):
+            judge.take(self._values[at], self._received[at], self._appended[at])
+        return there
+
+    def _report(self, since_us: int) -> None:
+        """Tell of the last second, by a glance at some of its results."""
+        records = 0
+        while records < len(self._received) and self._received[-1 - records] >= since_us:
+            records += 1
+        newest = range(max(0, len(self._values) - min(records, GLANCE)), len(self._values))
+        glances = [self._events.glance_us(self._what, self._values[at]) for at in newest]
+        times = zip((self._received[at] for at in newest), glances, strict=True)
+        latencies = sorted((received - sent) / 1000 for received, sent in times if sent)
+        told: dict[str, float] = {"at_us": since_us, "records": records}
+        if latencies:
+            told["p50_ms"] = latencies[len(latencies) // 2]
+            told["p99_ms"] = latencies[len(latencies) * 99 // 100]
+        sys.stdout.write(json.dumps({"second": told}) + "\n")
+        sys.stdout.flush()
+
+
+def _consumer(brokers: str, topic: str, begin: dict[int, int]) -> Any:  # noqa: ANN401
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({**CONSUMER, "bootstrap.servers": brokers})
+    consumer.assign([TopicPartition(topic, int(p), o) for p, o in begin.items()])
+    return consumer
+
+
+def _appended(what: Measurement) -> list[int]:
+    """When the source, of one partition, took each event of the load."""
+    consumer = _consumer(what.load.brokers, what.load.topic, {0: what.source_begin or 0})
+    times: list[int] = []
+    while len(times) < what.load.records:
+        records = consumer.consume(AT_ONCE, 2)
+        if not records:
+            break
+        times += [record.timestamp()[1] for record in records if not record.error()]
+    consumer.close()
+    return times
+
+
+def main() -> None:
+    """Read a ``Measurement`` as JSON from standard input; print seconds, then the total."""
+    asked = request()
+    what = Measurement(**{**asked, "load": Load(**asked["load"])})
+    sys.stdout.write(json.dumps({"total": Meter(what).run()}) + "\n")
+
+
+def to_json(measurement: Measurement) -> str:
+    """Write a measurement for the meter process."""
+    return json.dumps(asdict(measurement))
+
+
+if __name__ == "__main__":
+    main()

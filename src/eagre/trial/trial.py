@@ -1,0 +1,271 @@
+"""One trial: a system under load, measured from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from eagre.broker import Topics
+from eagre.errors import TrialError
+from eagre.trial import load, meter
+from eagre.trial.process import ProcessUnderTest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from eagre.trial.process import Command
+
+START_SECONDS = 120
+PROBE_SECONDS = 0.5
+SAMPLE_SECONDS = 5
+LEAD_US = 1_500_000
+PREPARE_US = 25
+"""How far ahead the first record is due: the generator must be up, and have made each record."""
+GRACE_SECONDS = 15.0
+
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How to load and measure a system that reads one topic and writes another.
+
+    Attributes:
+        events: A Python file with ``events(random)``, or an object by ``package.module:NAME``.
+        source: The topic it reads.
+        results: The topic it writes.
+        rate: Records per second.
+        warmup: Seconds before the measurement.
+        seconds: Seconds measured.
+        forwards: Whether the system only forwards.
+        kill: Whether to kill and start it again in the middle of the measurement.
+        poison: After how many records a bad one is sent; 0 for never.
+    """
+
+    events: str
+    source: str
+    results: str
+    rate: float
+    warmup: float
+    seconds: float
+    forwards: bool = False
+    kill: bool = False
+    poison: int = 0
+
+    def run(
+        self,
+        brokers: str,
+        start: Callable[[], ProcessUnderTest],
+        on_second: Callable[[Figures], None],
+    ) -> Figures:
+        """Start the system, load it, measure it, end it.
+
+        Raises:
+            TrialError: The system did not answer, or ended under load.
+        """
+        began = time.monotonic()
+        with Life(start) as life:
+            self._await_first_result(brokers, life)
+            started = time.monotonic() - began
+            what = self._measurement(brokers)
+            measuring = _start(meter, meter.to_json(what))
+            loading = _start(load, load.to_json(what.load))
+            try:
+                with self._killing(life, what):
+                    total = _follow(measuring, life, what, on_second)
+                sent = _last_word(loading)
+            finally:
+                _end(measuring)
+                _end(loading)
+        return {
+            **total,
+            **sent,
+            **life.costs(total["records"]),
+            "start_s": round(started, 1),
+            "from_us": what.from_us,
+        }
+
+    def _await_first_result(self, brokers: str, life: Life) -> None:
+        """Send an event now and then until a result comes: only then has the warm-up begun."""
+        topics = Topics(brokers)
+        before = topics.ends([self.results])
+        deadline = time.monotonic() + START_SECONDS
+        probe = load.Probe(self._load(brokers))
+        while topics.ends([self.results]) == before:
+            life.require_alive()
+            if time.monotonic() > deadline:
+                raise TrialError(
+                    "NO_RESULT",
+                    f"no result came within {START_SECONDS} s.",
+                    hint=f"its log is {life.process.log}.",
+                    data={"log": str(life.process.log)},
+                )
+            probe.send()
+            time.sleep(PROBE_SECONDS)
+
+    def _load(self, brokers: str) -> load.Load:
+        return due_soon(
+            load.Load(
+                brokers=brokers,
+                topic=self.source,
+                events=self.events,
+                rate=self.rate,
+                seconds=self.warmup + self.seconds,
+                begin_us=0,
+                poison=self.poison,
+            )
+        )
+
+    def _measurement(self, brokers: str) -> meter.Measurement:
+        topics = Topics(brokers)
+        ends = topics.ends([self.source, self.results])
+        what = self._load(brokers)
+        from_us = what.begin_us + round(self.warmup * 1_000_000)
+        until_us = from_us + round(self.seconds * 1_000_000)
+        return meter.Measurement(
+            load=what,
+            topic=self.results,
+            begin=ends[self.results],
+            from_us=from_us,
+            until_us=until_us,
+            grace=GRACE_SECONDS if not self.kill else 4 * GRACE_SECONDS,
+            source_begin=ends[self.source][0] if len(ends[self.source]) == 1 else None,
+            forwards=self.forwards,
+            kill_us=(from_us + until_us) // 2 if self.kill else 0,
+        )
+
+    @contextlib.contextmanager
+    def _killing(self, life: Life, what: meter.Measurement) -> Iterator[None]:
+        """Kill the system at its time, and start it again at once."""
+        timer = threading.Timer((what.kill_us - what.load.now_us()) / 1_000_000, life.again)
+        if self.kill:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+class Life:
+    """The system from its start to its end, with what it cost; it may be killed in between."""
+
+    def __init__(self, start: Callable[[], ProcessUnderTest]) -> None:
+        self._start = start
+        self._lock = threading.Lock()
+        self.process = start()
+        self._cpu: list[float] = []
+        self._rss = 0.0
+        self._past_cpu = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self.process.kill()
+
+    def require_alive(self) -> None:
+        """Raise when the system has ended by itself."""
+        with self._lock:
+            self.process.require_alive()
+
+    def again(self) -> None:
+        """Kill it, and start it once more."""
+        with self._lock:
+            self._past_cpu += self.process.cost().cpu_s
+            self.process.kill()
+            self.process = self._start()
+
+    def sample(self) -> None:
+        """Note what it has used."""
+        with self._lock:
+            cost = self.process.cost()
+        self._cpu.append(self._past_cpu + cost.cpu_s)
+        self._rss = max(self._rss, cost.rss_mb)
+
+    def costs(self, records: int) -> Figures:
+        """CPU seconds for a million records between the first and the last sample; peak memory."""
+        used = self._cpu[-1] - self._cpu[0] if self._cpu else 0.0
+        per_million = used * 1_000_000 / records if records else 0.0
+        return {"cpu_s_per_million": round(per_million, 2), "rss_mb": round(self._rss)}
+
+
+@contextlib.contextmanager
+def scratch_folder(base: Path) -> Iterator[Path]:
+    """Give a folder that goes, whatever is left in it."""
+    base.mkdir(parents=True, exist_ok=True)
+    path = Path(tempfile.mkdtemp(dir=base))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def due_soon(what: load.Load) -> load.Load:
+    """Give a load its beginning, and the trial's clock."""
+    offset = load.clock_offset_us()
+    lead = LEAD_US + PREPARE_US * what.records
+    return replace(what, offset_us=offset, begin_us=load.steady_us() + offset + lead)
+
+
+def starter(command: Command, folder: Path, log: Path) -> Callable[[], ProcessUnderTest]:
+    """Give what starts a command, as often as it is asked."""
+    return lambda: ProcessUnderTest(command.arguments, command.environment, folder, log)
+
+
+def _start(module: Any, request: str) -> subprocess.Popen[str]:  # noqa: ANN401  (a module)
+    process = subprocess.Popen(
+        [sys.executable, "-m", module.__name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    if process.stdin:
+        process.stdin.write(request + "\n")
+        process.stdin.flush()
+    return process
+
+
+def _follow(
+    measuring: subprocess.Popen[str],
+    life: Life,
+    what: meter.Measurement,
+    on_second: Callable[[Figures], None],
+) -> Figures:
+    """Pass on the meter's seconds, sample the costs of the measured time, give the total."""
+    sampled = 0
+    for line in measuring.stdout or ():
+        report = json.loads(line)
+        if "total" in report:
+            return dict(report["total"])
+        life.require_alive()
+        on_second(report["second"])
+        passed = (what.load.now_us() - what.from_us) // 1_000_000
+        last = what.load.now_us() >= what.until_us
+        if passed >= 0 and (passed % SAMPLE_SECONDS == 0 or last or not sampled):
+            life.sample()
+            sampled += 1
+    raise TrialError("METER_ENDED", "the meter ended without a result.")
+
+
+def _last_word(process: subprocess.Popen[str]) -> Figures:
+    """Wait for what a process prints at its end; its standard input stays open until then."""
+    text = process.stdout.read() if process.stdout else ""
+    if not text:
+        raise TrialError("GENERATOR_ENDED", "the load generator ended without a result.")
+    return dict(json.loads(text))
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()

@@ -1,0 +1,386 @@
+"""``eagre bench``: every system, one run, one report."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eagre.cli.console import say, table, write_json
+from eagre.config import interval_ms, project_dir
+from eagre_bench.campaign import Bench, Campaign, Options, prepare, require_any
+from eagre_bench.compare import compare
+from eagre_bench.errors import BenchError
+from eagre_bench.progress import RunProgress
+from eagre_bench.publish import number, publish
+from eagre_bench.rates import find_rate
+from eagre_bench.results import document, load_document, reason
+from eagre_bench.sweep import TITLES, Sweep
+from eagre_bench.systems import SYSTEMS, system
+from eagre_bench.workload import names, workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eagre_bench.systems import System
+
+DEFAULT_SYSTEMS = "floor,eagre,spark-micro-batch,flink,quix"
+FIND_RATE_WARMUP, FIND_RATE_SECONDS = 45.0, 15.0
+PUBLISHED = ("README.md", "docs/bench.md", "docs/python.md")
+
+Document = dict[str, Any]
+
+
+@click.group()
+def bench() -> None:
+    """Measure systems side by side: one load, one machine, one report."""
+
+
+def load_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that a run and a sweep have in common."""
+    options = (
+        click.option("--rate", type=float, help="Records per second. [default: the workload's]"),
+        click.option("--warmup", type=float, help="Seconds before the measurement. [its own]"),
+        click.option("--seconds", type=float, help="Seconds measured. [its own]"),
+        click.option(
+            "--slow-checkpoint",
+            type=click.IntRange(0, 60_000),
+            default=0,
+            metavar="MS",
+            help="Each access to the checkpoint store takes so much longer.",
+        ),
+        click.option(
+            "--out",
+            type=click.Path(path_type=Path, file_okay=False),
+            metavar="DIR",
+            help="Where the report goes. [default: .eagre/bench/TIME]",
+        ),
+        click.option(
+            "--json", "target", metavar="FILE", help="Also write the JSON here (-: stdout)."
+        ),
+    )
+    return functools.reduce(lambda inner, option: option(inner), reversed(options), command)
+
+
+@bench.command()
+@click.argument("workloads", nargs=-1, required=True, metavar="WORKLOAD...")
+@click.option(
+    "--systems",
+    default=DEFAULT_SYSTEMS,
+    show_default=True,
+    metavar="S,...",
+    help="Which, or `all`; `eagre bench list` shows them.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=2,
+    show_default=True,
+    help="How often each is measured; the medians are reported.",
+)
+@click.option(
+    "--epoch",
+    metavar="INTERVAL",
+    help="Each system's checkpoint interval. [default: the workload's]",
+)
+@click.option("--trigger", metavar="INTERVAL", help="Of micro-batch. [default: the workload's]")
+@click.option("--recovery", is_flag=True, help="Kill each system in mid-run, and start it again.")
+@click.option(
+    "--find-rate", "finding", is_flag=True, help="Find the highest rate held with p99 below 100 ms."
+)
+@load_options
+def run(
+    workloads: tuple[str, ...],
+    systems: str,
+    rounds: int,
+    epoch: str | None,
+    trigger: str | None,
+    recovery: bool,
+    finding: bool,
+    rate: float | None,
+    warmup: float | None,
+    seconds: float | None,
+    slow_checkpoint: int,
+    out: Path | None,
+    target: str | None,
+) -> None:
+    """Measure WORKLOADs on every system in turn, and write one report.
+
+    Each system runs in processes of its own, under the same open-loop load on the same fresh
+    broker; what comes out is compared with what must come out. One system is measured at least
+    twice (the A/A control): differences no larger than between its own runs are called none.
+
+    With --find-rate the rate is doubled until it is not held, and the step then halved twice; a
+    rate is not held when a second trial fails too. Each trial starts the system anew and warms up
+    for 45 s unless --warmup says another; the rounds are not used.
+    """
+    if finding:
+        warmup, seconds = warmup or FIND_RATE_WARMUP, seconds or FIND_RATE_SECONDS
+        rounds = 1
+    options = Options(rounds, rate, warmup, seconds, epoch, trigger, recovery, slow_checkpoint)
+    _require_positive(rate=rate, seconds=seconds)
+    chosen = [options.applied(name) for name in dict.fromkeys(workloads)]
+    for one in chosen:
+        interval_ms(one.epoch)
+        interval_ms(one.trigger)
+    drivers = _drivers(systems)
+    require_any(chosen, drivers)
+    folder = _folder(out)
+    progress = RunProgress()
+    missing = prepare(drivers, progress)
+    able = [driver for driver in drivers if driver.name not in missing]
+    campaign = Campaign(chosen, able, rounds, progress)
+    with contextlib.closing(progress), Bench(folder, options, progress) as place:
+        measure = place.measure
+        if finding:
+            trials = campaign.run(
+                lambda w, s: find_rate(w, lambda at: measure(at, s)), control=False
+            )
+        else:
+            trials = campaign.run(measure)
+    found = document(options, chosen, drivers, trials, missing)
+    click.echo(_tables(found), err=target == "-")
+    _write(found, folder, target)
+
+
+@bench.command()
+@click.argument("kind", type=click.Choice(list(TITLES)))
+@click.option(
+    "--workload",
+    "name",
+    help="Which workload. [default: field; boundary: stateless, count; operators have their own]",
+)
+@click.option("--points", metavar="POINT,...", help="Intervals or operators; not the usual ones.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="How often each point is measured.",
+)
+@load_options
+def sweep(
+    kind: str,
+    name: str | None,
+    points: str | None,
+    rounds: int,
+    rate: float | None,
+    warmup: float | None,
+    seconds: float | None,
+    slow_checkpoint: int,
+    out: Path | None,
+    target: str | None,
+) -> None:
+    """Measure one setting over its range, or one operator or system after the other.
+
+    trigger: micro-batches from 2 s down to 0, with real time as the line below.
+
+    epoch: real time with epochs from 5 s to 5 min: the tail of their boundaries, and what a kill
+    costs in time and in rows that come again.
+
+    operators: each operator on a workload of its own, against eagre on count in the same run.
+    The warm-up takes 90 s unless --warmup says another.
+
+    boundary: eagre and flink with epochs of 10 s: how long a row waits around the end of one. The
+    warm-up takes at least 30 s, the measurement at least 21 epochs.
+    """
+    _require_positive(rate=rate, seconds=seconds)
+    options = Options(rounds, rate, warmup, seconds, slow_checkpoint_ms=slow_checkpoint)
+    if kind == "operators" and name:
+        raise click.UsageError("each operator has a workload of its own.")
+    plan = Sweep(kind, options, name, points.split(",") if points else [])
+    folder = _folder(out)
+    progress = RunProgress()
+    with contextlib.closing(progress):
+        found = plan.run(folder, progress)
+    tables = {"operators": _operators_table, "boundary": _boundary_table}
+    click.echo(tables.get(kind, _sweep_table)(found), err=target == "-")
+    _write(found, folder, target)
+
+
+@bench.command("list")
+@click.option("--json", "target", metavar="FILE", help="Write it as JSON (- for stdout).")
+def list_(target: str | None) -> None:
+    """List workloads and systems, and what runs where."""
+    found = {name: {s.name: s.refusal(name) for s in SYSTEMS.values()} for name in names()}
+    if target:
+        write_json(target, found)
+        return
+    for name in names():
+        one = workload(name)
+        click.echo(
+            f"{name}: {one.title}\n  {one.statement.strip().replace(chr(10), chr(10) + '  ')}"
+        )
+    rows = [[n, *("no" if found[n][s] else "yes" for s in SYSTEMS)] for n in names()]
+    click.echo("\n" + table(["workload", *SYSTEMS], rows))
+
+
+@bench.command("compare")
+@click.argument("before", metavar="A", type=click.Path(path_type=Path))
+@click.argument("after", metavar="B", type=click.Path(path_type=Path))
+@click.option("--json", "target", metavar="FILE", help="Write it as JSON (- for stdout).")
+def compare_(before: Path, after: Path, target: str | None) -> None:
+    """Compare two runs: B against A, beyond what their A/A controls show."""
+    found = compare(load_document(before), load_document(after))
+    if target:
+        write_json(target, found)
+    rows = [
+        [f"{w}: {s}", m, number(f["before"]), number(f["after"]), f"{f['ratio']:.2f}", f["verdict"]]
+        for w, systems in found.items()
+        for s, figures in systems.items()
+        for m, f in figures.items()
+    ]
+    if not rows:
+        raise BenchError("NOTHING_IN_COMMON", "the two runs share no valid result.")
+    click.echo(table(["", "figure", "A", "B", "B ÷ A", ""], rows), err=target == "-")
+
+
+@bench.command("publish")
+@click.argument("source", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
+def publish_(source: Path | None) -> None:
+    """Write a run's tables into README.md and the docs, between their marks.
+
+    RUN is a bench.json or its folder. [default: the newest under .eagre/bench]
+    """
+    found = load_document(source or _newest())
+    for path in publish(found, [Path(name) for name in PUBLISHED]):
+        say(f"wrote {path}")
+
+
+def _drivers(text: str) -> list[System]:
+    wanted = list(SYSTEMS) if text == "all" else [s.strip() for s in text.split(",") if s.strip()]
+    return [system(name) for name in dict.fromkeys(wanted)]
+
+
+def _require_positive(**figures: float | None) -> None:
+    for name, value in figures.items():
+        if value is not None and value <= 0:
+            raise click.UsageError(f"--{name} must be above zero.")
+
+
+def _folder(out: Path | None) -> Path:
+    folder = out or project_dir() / "bench" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    if any((folder / part).exists() for part in ("bench.json", "logs", "state")):
+        raise BenchError(
+            "OUT_TAKEN",
+            f"{folder} already holds a run, or what one left that was ended.",
+            hint="name another with --out.",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder.resolve()
+
+
+def _newest() -> Path:
+    runs = sorted((project_dir() / "bench").glob("*/bench.json"))
+    if not runs:
+        raise BenchError(
+            "NO_RUN",
+            "there is no run under .eagre/bench.",
+            hint="make one: `eagre bench run field`.",
+        )
+    return runs[-1]
+
+
+def _write(found: Document, folder: Path, target: str | None) -> None:
+    from eagre_bench.report import write_report
+
+    (folder / "bench.json").write_text(json.dumps(found, indent=1) + "\n")
+    if target:
+        write_json(target, found)
+    write_report(found, folder / "report.html")
+    say(f"the report is {folder / 'report.html'}")
+
+
+def _tables(found: Document) -> str:
+    return "\n\n".join(_table(found, name) for name in found["results"]) + "\n"
+
+
+def _table(found: Document, name: str) -> str:
+    columns = ["p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms", "cpu_s_per_million", "rss_mb"]
+    headings = [name, "p50", "p95", "p99", "p99.9", "max", "CPU s/M", "MB", "lost", "vs batch p99"]
+    rows = []
+    notes = []
+    for key, figures in found["results"][name].items():
+        if not figures["valid"]:
+            notes.append(f"{key}: {reason(figures)}")
+        if "p50_ms" not in figures:
+            continue
+        told = found["ratios"][name].get(key, {}).get("spark-micro-batch", {}).get("p99_ms")
+        times = "" if not told else f"{told['ratio']:,.1f}x" if told["differs"] else "no difference"
+        mark = "" if figures["valid"] else " (invalid)"
+        rows.append(
+            [key + mark, *(number(figures[c]) for c in columns), f"{figures['lost']:,}", times]
+        )
+    return "\n".join(["", table(headings, rows), *notes])
+
+
+def _sweep_table(found: Document) -> str:
+    headings = [found["sweep"], "p50", "p99", "p99.9", "max", "recovery ms", "repeated"]
+    points = [*found["points"], *([found["baseline"]] if found["baseline"] else [])]
+    rows = [
+        [
+            p["label"],
+            *(number(p[c]) for c in ("p50_ms", "p99_ms", "p999_ms", "max_ms")),
+            number(p.get("recovery_ms") or 0),
+            f"{p.get('repeated') or 0:,}",
+        ]
+        for p in points
+        if "p50_ms" in p
+    ]
+    return "\n" + table(headings, rows)
+
+
+def _operators_table(found: Document) -> str:
+    columns = {
+        "p50": "p50_ms",
+        "p95": "p95_ms",
+        "p99": "p99_ms",
+        "p99.9": "p999_ms",
+        "max": "max_ms",
+        "p50 ÷ count": "p50_ratio",
+        "p99 ÷ count": "p99_ratio",
+    }
+    measured = [{**found["baseline"], "workload": found["workload"]}, *found["points"]]
+    return _compared_table(measured, {"operator": "label", "workload": "workload"}, columns)
+
+
+def _boundary_table(found: Document) -> str:
+    names = {"system": "system", "workload": "workload", "epoch": "label"}
+    columns = {
+        "p50": "p50_ms",
+        "p99": "p99_ms",
+        "p99.9": "p999_ms",
+        "gap": "gap_ms",
+        "boundaries": "boundaries",
+        "p50 ÷ flink": "p50_ratio",
+        "p99 ÷ flink": "p99_ratio",
+        "gap ÷ flink": "gap_ratio",
+    }
+    return _compared_table(found["points"], names, columns)
+
+
+def _compared_table(points: list[Document], names: dict[str, str], columns: dict[str, str]) -> str:
+    """Points by their names, with their figures; below, why some do not count."""
+    rows, notes = [], []
+    for point in points:
+        first, *others = (point[name] for name in names.values())
+        if not point["valid"]:
+            notes.append(f"{', '.join([first, *others])}: {reason(point)}")
+            first += " (invalid)"
+        if "p50_ms" in point:
+            rows.append([first, *others, *(_cell(point, name) for name in columns.values())])
+    return "\n".join(["", table([*names, *columns], rows), *notes])
+
+
+def _cell(point: Document, name: str) -> str:
+    value = point.get(name)
+    if value is None:
+        return ""
+    if name.endswith("_ratio"):
+        return f"{value:.2f}x"
+    return f"{value:,}" if name == "boundaries" else number(value)

@@ -1,0 +1,42 @@
+"""The progress of a run of the benchmark: its trials, their figures, and the time left."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from eagre.cli.progress import Figures, Progress
+from eagre_bench.publish import number
+
+if TYPE_CHECKING:
+    from eagre_bench.campaign import Turn
+
+
+class RunProgress(Progress):
+    """Shows one trial after the other, each with its figures at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began = time.monotonic()
+
+    def begin(self, turn: Turn, number: int, of: int) -> None:
+        """Announce a trial of a run."""
+        if number == 1:
+            self._began = time.monotonic()
+        self.say(f"{number} of {of}: {turn.name}{self._left(number, of)}")
+        self.start(turn.system.name, turn.workload.warmup, turn.workload.seconds)
+
+    def end(self, figures: Figures) -> None:
+        """Show the figures of a trial."""
+        for problem in figures["problems"]:
+            self.say(f"{self.name}: {problem}")
+        if "p50_ms" in figures:
+            told = (f"p{p} {number(figures[f'p{p}_ms'])}" for p in ("50", "95", "99"))
+            self.say(f"{self.name}: {', '.join(told)}, max {number(figures['max_ms'])} ms")
+
+    def _left(self, number: int, of: int) -> str:
+        """Estimate the time left from the trials that are over."""
+        if number == 1:
+            return ""
+        each = (time.monotonic() - self._began) / (number - 1)
+        return f", about {each * (of - number + 1) / 60:.0f} min left"

@@ -1,0 +1,62 @@
+"""The systems: each a driver that says how its job is started, and with which settings."""
+
+from eagre_bench.errors import BenchError
+from eagre_bench.systems.base import Job, System
+from eagre_bench.systems.floor import Floor
+from eagre_bench.systems.java import Flink, FlinkThroughput, KafkaStreams
+from eagre_bench.systems.python import Bytewax, PyFlink, Quix
+from eagre_bench.systems.spark import (
+    OPERATORS,
+    Eagre,
+    EagreBatch,
+    EagreExactlyOnce,
+    EagreOperator,
+    EagrePage,
+    EagrePoisoned,
+    EagreSql,
+    EagreThroughput,
+    SparkDefaults,
+    SparkMicroBatch,
+)
+
+SYSTEMS: dict[str, System] = {
+    system.name: system
+    for system in (
+        Floor(),
+        Eagre(),
+        EagreBatch(),
+        EagreSql(),
+        EagreExactlyOnce(),
+        EagreThroughput(),
+        *OPERATORS.values(),
+        EagrePage(),
+        EagrePoisoned(),
+        SparkDefaults(),
+        SparkMicroBatch(),
+        Flink(),
+        FlinkThroughput(),
+        KafkaStreams(),
+        PyFlink(),
+        Quix(),
+        Bytewax(),
+    )
+}
+"""By name, in the order of the tables."""
+
+
+def system(name: str) -> System:
+    """Give a driver by its name.
+
+    Raises:
+        BenchError: There is none.
+    """
+    if name not in SYSTEMS:
+        raise BenchError(
+            "SYSTEM_UNKNOWN",
+            f"there is no system {name!r}.",
+            hint=f"choose from: {', '.join(SYSTEMS)}.",
+        )
+    return SYSTEMS[name]
+
+
+__all__ = ["OPERATORS", "SYSTEMS", "EagreOperator", "Job", "System", "system"]

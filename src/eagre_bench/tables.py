@@ -1,0 +1,143 @@
+"""The tables of a report: which figures stand in them, and how each is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from eagre_bench import plots
+from eagre_bench.publish import number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eagre_bench.results import Figures
+
+Told = dict[str, Any]
+
+NOTHING = "\N{EN DASH}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of figures.
+
+    Attributes:
+        group: What stands over several columns.
+        head: What stands over this one.
+        name: Of the figure.
+        write: How it is written.
+        spread: Whether its range over the rounds, or the boundaries, stands below it.
+        fault: Whether anything but zero is a fault.
+    """
+
+    group: str
+    head: str
+    name: str
+    write: Callable[[float], str] = number
+    spread: bool = False
+    fault: bool = False
+
+
+COUNT = "{:,.0f}".format
+LATENCY = (
+    Column("latency, ms", "p50", "p50_ms", spread=True),
+    Column("latency, ms", "p95", "p95_ms"),
+    Column("latency, ms", "p99", "p99_ms", spread=True),
+    Column("latency, ms", "p99.9", "p999_ms"),
+    Column("latency, ms", "p99.99", "p9999_ms"),
+    Column("latency, ms", "max", "max_ms"),
+)
+RESULTS = (
+    Column("results", "counted", "records", COUNT),
+    Column("results", "lost", "lost", COUNT, fault=True),
+    Column("results", "repeated", "repeated", COUNT, fault=True),
+    Column("results", "wrong", "wrong", COUNT, fault=True),
+    Column("results", "negative", "negative", COUNT, fault=True),
+)
+COSTS = (
+    Column("cost", "CPU s/M", "cpu_s_per_million"),
+    Column("cost", "MB", "rss_mb", COUNT),
+    Column("cost", "start s", "start_s"),
+)
+REPLAYED = Column("results", "repeated", "repeated", COUNT)
+RECOVERY = Column("kill", "recovery ms", "recovery_ms", COUNT)
+RATE = Column("rate", "held / s", "max_rate", COUNT)
+TIMES = "{:.2f}x".format
+AGAINST_COUNT = (
+    Column("times count's", "p50", "p50_ratio", TIMES),
+    Column("times count's", "p99", "p99_ratio", TIMES),
+)
+AT_BOUNDARIES = (
+    Column("boundaries", "gap, ms", "gap_ms", spread=True),
+    Column("boundaries", "counted", "boundaries", COUNT),
+    Column("times flink's", "p50", "p50_ratio", TIMES),
+    Column("times flink's", "p99", "p99_ratio", TIMES),
+    Column("times flink's", "gap", "gap_ratio", TIMES),
+)
+FIRST = {"operators": AGAINST_COUNT, "boundary": AT_BOUNDARIES}
+"""What stands before a sweep's other columns."""
+LATE = Column("load", "late p99 ms", "late_p99_ms")
+
+
+def columns(results: dict[str, Figures], *, recovery: bool) -> list[Column]:
+    """Which figures a table of results has."""
+    counts = [REPLAYED if recovery and c.name == "repeated" else c for c in RESULTS]
+    rate = [RATE] if any("max_rate" in figures for figures in results.values()) else []
+    return [*rate, *LATENCY, *counts, *COSTS, *([RECOVERY] if recovery else []), LATE]
+
+
+def table(columns: list[Column], rows: list[Told]) -> Told:
+    """Put rows below the heads of their columns."""
+    groups = [(name, len(list(of))) for name, of in groupby(columns, lambda c: c.group)]
+    begins = [sum(width for _, width in groups[:place]) for place in range(len(groups))]
+    return {"groups": groups, "begins": begins, "columns": columns, "rows": rows}
+
+
+def row(name: str, figures: Figures, columns: list[Column], system: str, under: str) -> Told:
+    """Write a system's figures; what was not measured says why."""
+    measured = figures.get("p50_ms") is not None
+    return {
+        "name": name,
+        "under": under,
+        "system": system,
+        "badge": _badge(figures, measured=measured),
+        "note": _note(figures),
+        "cells": [_cell(column, figures) for column in columns] if measured else [],
+    }
+
+
+def _badge(figures: Figures, *, measured: bool) -> str:
+    if figures.get("valid"):
+        return ""
+    return "not run" if "refused" in figures else "invalid" if measured else "failed"
+
+
+def _note(figures: Figures) -> str:
+    """Why a system was not measured, or which of its rounds do not count."""
+    if "refused" in figures:
+        return str(figures["refused"])
+    told = "; ".join(figures["problems"])
+    if not told or not figures["valid"]:
+        return told
+    trials = figures["trials"]
+    return f"{len(trials) - len(plots.sound(figures))} of {len(trials)} rounds do not count: {told}"
+
+
+def _cell(column: Column, figures: Figures) -> Told:
+    value = figures.get(column.name)
+    if value is None:
+        return {"text": NOTHING, "spread": "", "fault": False}
+    least = "\N{GREATER-THAN OR EQUAL TO} " if _bound(column, figures) else ""
+    spread = figures["spread"].get(column.name) if column.spread else None
+    return {
+        "text": least + column.write(value),
+        "spread": NOTHING.join(column.write(end) for end in spread) if spread else "",
+        "fault": column.fault and bool(value),
+    }
+
+
+def _bound(column: Column, figures: Figures) -> bool:
+    """Whether the generator, not the system, was what set the highest rate."""
+    return column is RATE and bool(figures.get("generator_bound"))
