@@ -21,7 +21,8 @@ from eagre.jvm.spark_home import spark_jars
 ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "jvm-companion" / "test"
 TEST_CLASSES = sorted(
-    ".".join(path.relative_to(SOURCES).with_suffix("").parts) for path in SOURCES.rglob("*Test.java")
+    ".".join(path.relative_to(SOURCES).with_suffix("").parts)
+    for path in SOURCES.rglob("*Test.java")
 )
 OPENED = ("java.lang", "java.nio", "java.util", "jdk.internal.ref", "sun.nio.ch")
 """Packages of the JDK that Spark's memory code reaches into; `spark-submit` opens them, too."""
@@ -81,13 +82,9 @@ def _launch(class_path, folder):
 def test_java(junit, name):
     cases = junit.tests[name]
     assert cases, f"no test of {name} ran:\n{junit.output}"
-    failed = [_told(case) for case in cases if case.find("failure") is not None]
-    failed += [_told(case) for case in cases if case.find("error") is not None]
+    failed = [
+        f"{case.get('name')}: {(problem.text or '').strip()}"
+        for case in cases
+        for problem in (*case.iter("failure"), *case.iter("error"))
+    ]
     assert not failed, "\n\n".join(failed)
-
-
-def _told(case):
-    problem = case.find("failure")
-    if problem is None:
-        problem = case.find("error")
-    return f"{case.get('name')}: {(problem.text or problem.get('message')).strip()}"
