@@ -32,7 +32,7 @@ class LaneTest {
     /** Rows that are not Spark's own count as 1 KiB each, and a lane has room for 256 KiB. */
     private static final int ROOM_ROWS = 256;
 
-    private static final Duration LIMIT = Duration.ofSeconds(30);
+    private static final Duration LIMIT = Duration.ofSeconds(60);
     private static final long SEED = 42;
 
     private final TaskContext writer = Tasks.task();

@@ -30,7 +30,7 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 class AheadTest {
-    private static final Duration LIMIT = Duration.ofSeconds(30);
+    private static final Duration LIMIT = Duration.ofSeconds(60);
     private static final long SEED = 99;
 
     private final TaskContext task = Tasks.task();
