@@ -61,7 +61,7 @@ $(VENV)/bin/python:
 # The build backend and PySpark go in first, so that the companion is compiled against the very
 # PySpark it will run with and not against a second copy of 400 MB in an isolated build.
 BUILT_FROM := pyproject.toml hatch_build.py src/eagre/__init__.py src/eagre/jvm/ivy.xml \
-	src/eagre/jvm/jars.lock $(shell find jvm-companion -name '*.java') \
+	src/eagre/jvm/jars.lock $(shell find jvm-companion/src -name '*.java') \
 	$(wildcard src/eagre/python/eagre_worker/*.py)
 $(VENV)/.ready: $(BUILT_FROM) | $(VENV)/bin/python
 	@PYTHONPATH=src $(BIN)/python -m eagre.jvm

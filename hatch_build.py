@@ -5,6 +5,7 @@ The jar also holds the Python code of the bridge's workers: executors import it 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -48,16 +49,22 @@ def build() -> Path:
 
 
 def compile_into(classes: Path) -> None:
-    """Run javac."""
+    """Compile the companion against PySpark's own jars."""
     sys.path.insert(0, str(ROOT / "src"))
-    from eagre.jvm.java import find_jdk
     from eagre.jvm.spark_home import spark_jars
 
-    sources = sorted(str(path) for path in SOURCES.rglob("*.java"))
+    javac(SOURCES, [f"{spark_jars()}/*"], classes)
+
+
+def javac(sources: Path, class_path: list[str], classes: Path) -> None:
+    """Compile all sources of a folder; a warning is an error."""
+    from eagre.jvm.java import find_jdk
+
     command = [
         str(find_jdk().javac),
+        *("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"),
         *("--release", "17"),
-        *("-cp", f"{spark_jars()}/*"),
+        *("-cp", os.pathsep.join(class_path)),
         *("-d", str(classes)),
         *(
             "-Xlint:all,-path,-processing,-serial,-classfile",
@@ -65,7 +72,7 @@ def compile_into(classes: Path) -> None:
             "-implicit:none",
             "-proc:none",
         ),
-        *sources,
+        *sorted(str(path) for path in sources.rglob("*.java")),
     ]
     subprocess.run(command, check=True)
 

@@ -1,9 +1,10 @@
 """The jars Eagre adds to a JVM: locked by checksum, fetched once per user.
 
 Each set has a folder: ``spark`` (the Kafka connector and PostgreSQL's driver, for Spark's class
-path), ``broker`` (Apache Kafka itself, for a process of its own), and the benchmark's ``flink`` and
-``kafka-streams``, which are fetched when they are first asked for. ``ivy.xml`` names each jar,
-``jars.lock`` holds its SHA-256, and a file that differs by one byte is never put on a class path.
+path), ``broker`` (Apache Kafka itself, for a process of its own), the benchmark's ``flink`` and
+``kafka-streams``, and ``junit`` for the tests of the companion; these last three are fetched when
+they are first asked for. ``ivy.xml`` names each jar, ``jars.lock`` holds its SHA-256, and a file
+that differs by one byte is never put on a class path.
 
 Ivy, which ships inside PySpark, downloads them from its default repository, or from those of the
 ``ivysettings.xml`` that ``EAGRE_IVY_SETTINGS`` names. ``EAGRE_JARS`` names a folder to use instead
@@ -31,7 +32,7 @@ from eagre.jvm.spark_home import spark_jars
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-JarSet = Literal["spark", "broker", "flink", "kafka-streams"]
+JarSet = Literal["spark", "broker", "flink", "kafka-streams", "junit"]
 JAR_SETS: tuple[JarSet, ...] = ("spark", "broker")
 """What every set-up fetches."""
 

@@ -53,22 +53,27 @@ final class Scan {
 
     /** Reads from where to where, each by topic and partition as JSON. */
     Delivered read(Map<String, Object> settings, String starts, String ends) throws Exception {
+        try (AutoCloseable consumer = (AutoCloseable) Clients.consumer(settings)) {
+            return readFrom(consumer, starts, ends);
+        }
+    }
+
+    /** With a consumer that has no partitions yet. */
+    Delivered readFrom(Object consumer, String starts, String ends) {
         Map<Object, Long> left = new HashMap<>();
         Map<String, Map<String, Long>> from = offsets(starts);
-        try (AutoCloseable consumer = (AutoCloseable) Clients.consumer(settings)) {
-            offsets(ends).forEach((topic, partitions) -> partitions.forEach((partition, end) -> {
-                if (from.get(topic).get(partition) >= end) return;
-                left.put(Clients.make(Clients.COMMON + "TopicPartition", topic, Integer.valueOf(partition)), end);
-            }));
-            Clients.call(consumer, "assign", left.keySet());
-            left.keySet().forEach(partition -> Clients.call(consumer, "seek", partition, start(from, partition)));
-            long deadline = System.currentTimeMillis() + PATIENCE_MS;
-            while (!left.isEmpty()) {
-                if (poll(consumer, left)) deadline = System.currentTimeMillis() + PATIENCE_MS;
-                if (System.currentTimeMillis() > deadline) {
-                    throw new IllegalStateException("the output cannot be read: nothing came within "
-                            + PATIENCE_MS / 1000 + " s from " + left.keySet());
-                }
+        offsets(ends).forEach((topic, partitions) -> partitions.forEach((partition, end) -> {
+            if (from.get(topic).get(partition) >= end) return;
+            left.put(Clients.make(Clients.COMMON + "TopicPartition", topic, Integer.valueOf(partition)), end);
+        }));
+        Clients.call(consumer, "assign", left.keySet());
+        left.keySet().forEach(partition -> Clients.call(consumer, "seek", partition, start(from, partition)));
+        long deadline = System.currentTimeMillis() + PATIENCE_MS;
+        while (!left.isEmpty()) {
+            if (poll(consumer, left)) deadline = System.currentTimeMillis() + PATIENCE_MS;
+            if (System.currentTimeMillis() > deadline) {
+                throw new IllegalStateException("the output cannot be read: nothing came within "
+                        + PATIENCE_MS / 1000 + " s from " + left.keySet());
             }
         }
         return found;

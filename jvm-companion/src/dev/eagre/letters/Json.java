@@ -72,7 +72,7 @@ final class Json {
         }
         String text = cause instanceof JsonProcessingException parser
                 ? parser.getOriginalMessage() + place(parser)
-                : String.valueOf(cause.getMessage());
+                : cause.getMessage() == null ? "" : cause.getMessage();
         String line = text.replaceFirst("^\\[[A-Z0-9_.]+] ", "").replaceFirst(" SQLSTATE: \\w{5}", "");
         line = line.lines().findFirst().orElse(cause.getClass().getSimpleName()).strip();
         return line.length() <= SHOWN ? line : line.substring(0, SHOWN) + "…";

@@ -20,18 +20,23 @@ public final class Suspects implements Serializable {
     private final String pipeline;
     private final CollectionAccumulator<Position> positions = new CollectionAccumulator<>();
 
-    private Suspects(String pipeline) {
+    Suspects(String pipeline) {
         this.pipeline = pipeline;
     }
 
     static Suspects of(String pipeline, SparkContext context) {
         Suspects suspects = new Suspects(pipeline);
         suspects.positions.register(context, Option.apply("eagre-suspects"), true);
+        return suspects.kept();
+    }
+
+    /** Among those of which the driver can be asked; the oldest make room. */
+    Suspects kept() {
         synchronized (KEPT) {
             if (KEPT.size() == MOST_KEPT) KEPT.remove();
-            KEPT.add(suspects);
+            KEPT.add(this);
         }
-        return suspects;
+        return this;
     }
 
     void add(Position position) {

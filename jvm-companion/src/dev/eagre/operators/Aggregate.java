@@ -97,10 +97,15 @@ final class Aggregate {
                 into.whole = saturated(into.whole, other.whole);
                 into.real += other.real;
             }
-            case MIN -> take(into, other, first || (whole ? other.whole < into.whole : other.real < into.real));
-            case MAX -> take(into, other, first || (whole ? other.whole > into.whole : other.real > into.real));
+            case MIN -> take(into, other, first || compare(other, into) < 0);
+            case MAX -> take(into, other, first || compare(other, into) > 0);
             case DISTINCT -> into.sketch = first ? other.sketch : into.sketch.with(other.sketch);
         }
+    }
+
+    /** As Spark SQL compares: NaN is the largest, so that the order of rows does not matter. */
+    private int compare(Partial a, Partial b) {
+        return whole ? Long.compare(a.whole, b.whole) : Double.compare(a.real, b.real);
     }
 
     private static void take(Partial into, Partial other, boolean better) {

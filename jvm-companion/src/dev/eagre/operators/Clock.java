@@ -14,16 +14,19 @@ final class Clock {
     private static final long RECENT_MS = 1_000;
     private static final Map<String, Clock> CLOCKS = new ConcurrentHashMap<>();
 
-    private final long start = System.currentTimeMillis();
+    private final long start;
     private long since;
     private long behind;
     private long before;
 
-    private Clock() {}
+    /** @param start when the run began, in milliseconds */
+    Clock(long start) {
+        this.start = start;
+    }
 
     /** The clock of an operator's partition in a run; tasks come and go with each epoch or batch. */
     static Clock of(UUID run, String operator, int partition) {
-        return CLOCKS.computeIfAbsent(run + "/" + operator + "/" + partition, name -> new Clock());
+        return CLOCKS.computeIfAbsent(run + "/" + operator + "/" + partition, name -> new Clock(System.currentTimeMillis()));
     }
 
     /**

@@ -4,6 +4,7 @@ import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
+import java.io.EOFException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 
@@ -57,6 +58,9 @@ final class Layout {
 
     static byte[] readBytes(DataInputStream in) throws IOException {
         int length = in.readInt();
-        return length < 0 ? null : in.readNBytes(length);
+        if (length < 0) return null;
+        byte[] bytes = in.readNBytes(length);
+        if (bytes.length < length) throw new EOFException();
+        return bytes;
     }
 }

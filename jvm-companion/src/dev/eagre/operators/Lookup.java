@@ -16,7 +16,7 @@ import org.apache.spark.sql.Row;
  * the one that was valid at the row's time. A row whose key is not there may wait for it.
  */
 final class Lookup extends Operator<Lookup.Versions> {
-    private static final int TABLE = 1;
+    static final int TABLE = 1;
     private static final long LATEST = 0;
 
     private transient int side;

@@ -122,7 +122,7 @@ abstract class Codec {
         }
 
         GenericInternalRow read(Wire in) {
-            int start = in.position;
+            int start = in.require(in.position, fixed);
             int at = start + nulls;
             in.position = start + fixed;
             Object[] values = new Object[fields.length];
@@ -130,7 +130,7 @@ abstract class Codec {
                 Codec field = fields[i];
                 int length = field.variable ? in.intAt(at) : 0;
                 if ((in.bytes[start + (i >> 3)] & (1 << (i & 7))) == 0) {
-                    int from = field.variable ? in.position : at;
+                    int from = field.variable ? in.require(in.position, length) : at;
                     values[i] = field.read(in, from, length);
                     if (field.variable) in.position = from + length;
                 }
@@ -148,6 +148,7 @@ abstract class Codec {
         GenericInternalRow fromBytes(byte[] bytes) {
             Wire in = new Wire(0);
             in.bytes = bytes;
+            in.limit = bytes.length;
             return read(in);
         }
 

@@ -141,12 +141,13 @@ final class VariableWidth {
             in.position = at;
             int count = in.takeInt();
             boolean holes = in.takeByte() == 1;
-            int bitmap = in.position;
+            int bitmap = in.require(in.position, holes ? (count + 7) / 8 : 0);
             in.position += holes ? (count + 7) / 8 : 0;
+            in.require(in.position, Math.multiplyExact(count, element.width));
             Object[] values = new Object[count];
             for (int i = 0; i < count; i++) {
                 int bytes = element.variable ? in.takeInt() : element.width;
-                int from = in.position;
+                int from = in.require(in.position, bytes);
                 if (!holes || (in.bytes[bitmap + (i >> 3)] & (1 << (i & 7))) == 0) {
                     values[i] = element.read(in, from, bytes);
                 }
@@ -177,7 +178,8 @@ final class VariableWidth {
 
         @Override
         Object read(Wire in, int at, int length) {
-            int split = at + 4 + in.intAt(at);
+            in.require(at, 4);
+            int split = in.require(at + 4, in.intAt(at)) + in.intAt(at);
             ArrayData known = (ArrayData) keys.read(in, at + 4, 0);
             return new ArrayBasedMapData(known, (ArrayData) values.read(in, split, 0));
         }

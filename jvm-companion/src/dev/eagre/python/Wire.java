@@ -5,6 +5,7 @@ import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.Objects;
 
 /** Bytes on their way to a worker or from it: little-endian, growing as they are written. */
 final class Wire {
@@ -41,9 +42,8 @@ final class Wire {
     }
 
     void ensure(int count) {
-        if (limit + count > bytes.length) {
-            bytes = Arrays.copyOf(bytes, Math.max(Math.addExact(limit, count), bytes.length * 2));
-        }
+        int needed = Math.addExact(limit, count);
+        if (needed > bytes.length) bytes = Arrays.copyOf(bytes, Math.max(needed, bytes.length * 2));
     }
 
     void setByte(int at, int value) {
@@ -106,23 +106,32 @@ final class Wire {
         return (long) LONG.get(bytes, at);
     }
 
+    /** Refuses a range that is not in the message: behind its end are bytes of earlier ones. */
+    int require(int at, int count) {
+        return Objects.checkFromIndexSize(at, count, limit);
+    }
+
     int takeByte() {
-        return bytes[position++] & 0xff;
+        return bytes[step(1)] & 0xff;
     }
 
     int takeInt() {
-        position += 4;
-        return intAt(position - 4);
+        return intAt(step(4));
     }
 
     long takeLong() {
-        position += 8;
-        return longAt(position - 8);
+        return longAt(step(8));
     }
 
     byte[] take(int count) {
-        position += count;
-        return Arrays.copyOfRange(bytes, position - count, position);
+        int start = step(count);
+        return Arrays.copyOfRange(bytes, start, position);
+    }
+
+    private int step(int count) {
+        int start = require(position, count);
+        position = start + count;
+        return start;
     }
 
     /** Takes bytes that stand behind their length. */

@@ -20,6 +20,7 @@ final class Resp {
     private static final int CONNECT_MS = 5_000;
     private static final int TIMEOUT_MS = 10_000;
     private static final int BUFFER = 1 << 16;
+    private static final int LARGEST = 512 << 20;
 
     private final Socket socket;
     private final InputStream in;
@@ -95,21 +96,34 @@ final class Resp {
         out.flush();
     }
 
-    /** Reads one answer: a word, a number or a string. */
+    /** Reads one answer: a word, a number or a string; null for a string that is none. */
     String answer() throws IOException, Refusal {
         String line = line();
         String rest = line.substring(1);
         return switch (line.charAt(0)) {
             case '+', ':' -> rest;
             case '-' -> throw new Refusal(rest);
-            case '$' -> block(Integer.parseInt(rest));
+            case '$' -> block(length(rest));
             default -> throw new IOException("an answer that no writer expects: " + line.charAt(0));
         };
     }
 
+    /** A string's length, -1 for none; Redis has none longer than 512 MB. */
+    private static int length(String digits) throws IOException {
+        try {
+            int length = Integer.parseInt(digits);
+            if (length >= -1 && length <= LARGEST) return length;
+        } catch (NumberFormatException error) {
+            // Told below.
+        }
+        throw new IOException("an answer of a length that none has: " + digits);
+    }
+
     private String block(int length) throws IOException {
+        if (length < 0) return null;
         byte[] bytes = in.readNBytes(length + 2);
         if (bytes.length < length + 2) throw new EOFException("the connection ended");
+        if (bytes[length] != '\r' || bytes[length + 1] != '\n') throw new IOException("an answer without its end");
         return new String(bytes, 0, length, UTF_8);
     }
 
