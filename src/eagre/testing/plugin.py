@@ -66,6 +66,7 @@ def eagre_spark(_fetch: Callable[[JarSet], None]) -> Iterator[SparkSession]:
         spark__sql__streaming__realTimeMode__minBatchDuration=SHORTEST_EPOCH,
     )
     yield spark
+    spark.sparkContext.setLogLevel("ERROR")  # its producers outlive it, and would miss the broker
     spark.stop()
 
 
