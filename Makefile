@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e long lint docs bench chaos profile boundary clean
+.PHONY: help setup demo test e2e long lint docs wheel bench chaos profile boundary clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -37,6 +37,11 @@ docs: setup $(VENV)/.docs  ## write the generated pages, and build the site into
 	@$(BIN)/python -m eagre.preflight.reference > docs/check.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "eagre: site/index.html; for its search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
+
+wheel: setup  ## the wheel and the source distribution, into dist/
+	@rm -f dist/eagre-*
+	@$(BIN)/python -m hatchling build --target sdist --target wheel
+	@ls -1 dist/eagre-*
 
 bench: setup  ## the field's benchmark against the others (ARGS="count --systems all")
 	@$(BIN)/eagre bench run $(or $(ARGS),field)

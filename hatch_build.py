@@ -78,13 +78,19 @@ def javac(sources: Path, class_path: list[str], classes: Path) -> None:
 
 
 def pack(classes: Path, jar: Path) -> None:
-    """Write the class files into a jar with fixed dates and order."""
+    """Write the class files into a jar with fixed dates and order.
+
+    A jar that would not change keeps its date: the start-up archive goes by it.
+    """
     part = jar.with_suffix(".part")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(p for p in classes.rglob("*") if p.is_file()):
             entry = zipfile.ZipInfo(str(path.relative_to(classes)), (1980, 1, 1, 0, 0, 0))
             archive.writestr(entry, path.read_bytes())
-    part.replace(jar)
+    if jar.exists() and jar.read_bytes() == part.read_bytes():
+        part.unlink()
+    else:
+        part.replace(jar)
 
 
 def package_version() -> str:

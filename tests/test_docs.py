@@ -270,6 +270,21 @@ def test_the_commands_exist(line):
         assert "does not exist" in error.message, "a path of the reader's own"  # noqa: PT017
 
 
+def everything(command, path="eagre"):
+    """A command and those below it, each with how it is called."""
+    yield path, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(None):
+            yield from everything(command.get_command(None, name), f"{path} {name}")
+
+
+@pytest.mark.parametrize(("path", "command"), list(everything(command_line)))
+def test_commands_and_options_have_help(path, command):
+    assert command.help, path
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    assert [param.opts for param in options if not param.help] == []
+
+
 def test_the_targets_exist():
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {word for line in commands("make") for word in shlex.split(line)[1:] if "=" not in word}
@@ -278,7 +293,7 @@ def test_the_targets_exist():
 
 def test_blocks_of_the_shell_hold_known_programs():
     begun = {line.split()[0] for language, line in shell_lines() if language and line}
-    assert begun <= {"eagre", "make", "echo", "export", "python"}
+    assert begun <= {"eagre", "make", "echo", "export", "pip", "python", "python3", "source"}
 
 
 def mentioned():

@@ -30,8 +30,12 @@ def redis():
     ],
 )
 def test_a_project_passes_its_own_tests(cli, redis, use_case):
-    cli.ok("init", use_case, "mine")
+    told = cli.ok("init", use_case, "mine").stderr
+    assert "cd mine" in told
+    assert 'pip install -e ".[test]"' in told
     place = cli.folder / "mine"
+    assert (place / "pyproject.toml").is_file()
+    assert 'pip install -e ".[test]"' in (place / "README.md").read_text()
     assert len((place / "app.py").read_text().splitlines()) <= 80
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],

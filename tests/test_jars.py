@@ -1,3 +1,4 @@
+import fcntl
 import shutil
 import xml.etree.ElementTree as ET
 import zipfile
@@ -50,6 +51,24 @@ def test_jars_come_from_a_folder_without_a_network(empty_cache, tmp_path, nested
     jars.verify("spark")
     assert said == [f"copying 5 spark jars from {offline}"]
     assert [path.parent for path in jars.class_path("spark")] == [jars.folder("spark")] * 5
+
+
+def test_one_process_fetches_at_a_time(empty_cache, monkeypatch):
+    monkeypatch.setenv("EAGRE_JARS", str(empty_cache["spark"]))
+    said = []
+
+    def say(text):
+        """Let go of the cache when the other one says that it waits."""
+        said.append(text)
+        held.close()
+
+    jars.cache_dir().mkdir()
+    held = (jars.cache_dir() / "fetch.lock").open("w")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    jars.fetch("spark", say)
+    assert said[0] == "waiting for another process to fetch its jars"
+    assert said[1].startswith("copying 5 spark jars")
+    jars.verify("spark")
 
 
 def test_a_changed_byte_is_refused_from_a_folder_and_in_the_cache(empty_cache, tmp_path):

@@ -1,5 +1,6 @@
 """The wheel holds what git holds, and the companion jar; its command starts quickly."""
 
+import os
 import subprocess
 import sys
 import time
@@ -7,6 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from eagre.config import cache_dir
 
 ROOT = Path(__file__).parent.parent
 
@@ -51,6 +54,41 @@ def test_help_answers_in_half_a_second_without_a_jvm(cli, tmp_path):
 def test_doctor_finds_everything(cli):
     lines = cli.ok("doctor").stdout.splitlines()
     assert {line.split()[0] for line in lines} == {"ok"}
+
+
+@pytest.fixture
+def first_use(tmp_path):
+    """An empty cache, and the jars in a folder: what a new user has, without a network."""
+    return {"EAGRE_CACHE": str(tmp_path / "cache"), "EAGRE_JARS": str(cache_dir() / "jars")}
+
+
+def test_doctor_fetches_what_a_new_user_lacks(cli, first_use):
+    done = cli.ok("doctor", **first_use)
+    assert {line.split()[0] for line in done.stdout.splitlines()} == {"ok"}
+    assert "eagre: copying 5 spark jars" in done.stderr
+    assert "eagre: copying 46 broker jars" in done.stderr
+    assert "copying" not in cli.ok("doctor", **first_use).stderr
+
+
+def test_the_check_says_that_it_fetches(cli, first_use):
+    app = cli.app("raise SystemExit('loaded')")
+    done = cli("check", app, **first_use)
+    assert "eagre: copying 5 spark jars" in done.stderr
+
+
+def test_the_test_kit_says_that_it_fetches(tmp_path, first_use):
+    (tmp_path / "test_it.py").write_text("def test_it(eagre_broker): assert eagre_broker.address")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"],
+        cwd=tmp_path,
+        env={**os.environ, **first_use},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert "1 passed" in done.stdout, done.stdout
+    assert "eagre: copying 46 broker jars" in done.stderr
 
 
 def test_doctor_names_what_is_missing(cli, tmp_path):

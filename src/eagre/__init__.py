@@ -21,7 +21,7 @@ from eagre.session import configure, session
 from eagre.sinks import Postgres, Redis
 from eagre.sources import Kafka
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "EagreError",

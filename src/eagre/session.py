@@ -78,7 +78,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     builder.config(CHOICE, profile)
     master = stated.get("spark.master", f"local[{LOCAL_SLOTS}]")
     builder.master(master)
-    jars = [*class_path("spark", log.info), companion_jar()]
+    jars = [*class_path("spark", log.warning), companion_jar()]  # seen without logging set up
     builder.config("spark.jars", _appended(stated.get("spark.jars", ""), jars))
     if master.startswith("local"):
         _keep_on_loopback(builder, stated)

@@ -14,6 +14,7 @@ from eagre.broker import registry
 from eagre.cli.console import say, write_json
 from eagre.config import counted, interval_ms, project_dir
 from eagre.errors import SettingsError
+from eagre.jvm.jars import class_path
 from eagre.pipeline import MODES
 from eagre.runtime.app import App
 from eagre.runtime.spec import RunSpec
@@ -124,13 +125,25 @@ def explain(rule: str | None) -> None:
 )
 @click.option("--shuffle-partitions", type=click.IntRange(1), help="Partitions of each shuffle.")
 @click.option("--shuffles", type=click.IntRange(0), help="How many shuffles. [default: 1 if any]")
-@click.option("--cores-per-executor", type=click.IntRange(1), default=4, show_default=True)
+@click.option(
+    "--cores-per-executor",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Cores of each executor.",
+)
 @click.option("--keys", type=click.IntRange(0), default=0, help="Keys alive at once in the state.")
 @click.option(
     "--keys-per-second", type=click.FloatRange(0), default=0.0, help="New keys; with --ttl."
 )
 @click.option("--ttl", metavar="INTERVAL", help="How long a key lives.")
-@click.option("--bytes-per-key", type=click.IntRange(1), default=200, show_default=True)
+@click.option(
+    "--bytes-per-key",
+    type=click.IntRange(1),
+    default=200,
+    show_default=True,
+    help="State of one key.",
+)
 @_brokers
 @_master
 @_json
@@ -282,6 +295,7 @@ def _checked(
     """Load the app, start a session, and check its pipelines in it."""
     chosen = App.parse(app)
     chosen.check_readable()
+    class_path("spark", say)
     say("planning without starting anything")
     from eagre.preflight import check as look
     from eagre.session import session

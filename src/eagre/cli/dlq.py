@@ -57,7 +57,9 @@ def list_(only: str | None, target: str | None, brokers: str | None, config: Pat
 @dlq.command()
 @click.argument("topic")
 @_REASON
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(1), help="Show at most this many."
+)
 @_JSON
 @cluster
 def show(

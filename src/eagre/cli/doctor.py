@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from eagre.broker import Client, registry
+from eagre.cli.console import say
 from eagre.config import cache_dir
 from eagre.errors import EagreError
 from eagre.jvm import companion_jar, find_java, jars
+from eagre.jvm.archive import archive
 from eagre.jvm.spark_home import spark_jars
 
 if TYPE_CHECKING:
@@ -22,7 +24,10 @@ _GIB = 2**30
 
 @click.command()
 def doctor() -> None:
-    """Look at everything a pipeline needs; exit 1 if something is missing."""
+    """Look at everything a pipeline needs; exit 1 if something is missing.
+
+    Jars that are not in the cache yet are fetched.
+    """
     checks: dict[str, Callable[[], str]] = {
         "python": platform.python_version,
         "java": _java,
@@ -30,6 +35,7 @@ def doctor() -> None:
         "companion": lambda: str(companion_jar()),
         "spark jars": lambda: _jars("spark"),
         "broker jars": lambda: _jars("broker"),
+        "archive": _archive,
         "disk": _disk,
         "kafka": _kafka,
         "brokers": lambda: ", ".join(b.address for b in registry.running()) or "none running",
@@ -61,8 +67,12 @@ def _kafka() -> str:
 
 
 def _jars(jar_set: jars.JarSet) -> str:
-    jars.verify(jar_set)
-    return f"{len(jars.lock(jar_set))} match the lock"
+    return f"{len(jars.class_path(jar_set, say))} match the lock"
+
+
+def _archive() -> str:
+    path = archive()
+    return str(path) if path.exists() else "none; `eagre jars fetch` makes one, for a faster start"
 
 
 def _disk() -> str:

@@ -9,14 +9,25 @@ import click
 
 from eagre.cli.console import say
 from eagre.errors import SettingsError
-from eagre.templates import folder, projects
+from eagre.templates import folder, projects, summary
+
+NEXT = """\
+next:
+  cd {directory}
+  pip install -e ".[test]"   # what the project needs; Eagre itself is already here
+  make test                  # its tests, on a real broker and a real Spark
+  eagre check app.py         # what to know before the first record
+  eagre run app.py           # in real time, on an embedded broker
+README.md explains the rest."""
 
 
-@click.command(epilog=f"Use cases: {', '.join(projects())}.")
+@click.command(
+    epilog="\b\nUse cases:\n" + "\n".join(f"  {name:<12} {summary(name)}" for name in projects())
+)
 @click.argument("use_case")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 def init(use_case: str, directory: Path) -> None:
-    """Make a project of USE_CASE in DIRECTORY: app, generator, tests, README.
+    """Make a project of USE_CASE in DIRECTORY: app, generator, tests, pyproject.toml, README.
 
     The directory must be new or empty.
     """
@@ -30,9 +41,10 @@ def init(use_case: str, directory: Path) -> None:
     if directory.exists() and any(directory.iterdir()):
         raise SettingsError(
             "DIRECTORY_NOT_EMPTY",
-            f"{directory} holds files already, and none is written over.",
+            f"{directory} is not empty, and `eagre init` does not overwrite files.",
             hint="name a new directory.",
         )
-    left_out = shutil.ignore_patterns("__pycache__", ".pytest_cache", ".eagre")
-    shutil.copytree(place, directory, ignore=left_out, dirs_exist_ok=True)
-    say(f"{use_case} is in {directory}; next: cd {directory} && python -m pytest tests")
+    ignored = shutil.ignore_patterns("__pycache__", ".pytest_cache", ".eagre", "*.egg-info")
+    shutil.copytree(place, directory, ignore=ignored, dirs_exist_ok=True)
+    say(f"created {directory} from the use case {use_case}")
+    click.echo(NEXT.format(directory=directory), err=True)

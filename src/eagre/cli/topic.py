@@ -59,7 +59,13 @@ def list_(brokers: str | None, config: Path | None) -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", default=1, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--partitions",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many partitions.",
+)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A topic setting.")
 @cluster
 def create(

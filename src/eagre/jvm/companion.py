@@ -27,7 +27,7 @@ def companion_jar() -> Path:
         raise JvmError(
             "COMPANION_MISSING",
             f"the companion jar is not at {jar}.",
-            hint="run `make setup` in a checkout, or reinstall the wheel.",
+            hint="reinstall Eagre; in a clone of the repository, run `make setup`.",
         )
     with zipfile.ZipFile(jar) as archive:
         check_version(archive.read(VERSION_ENTRY).decode().strip(), str(jar))
@@ -46,6 +46,6 @@ def check_version(found: str, where: str) -> None:
         raise JvmError(
             "COMPANION_VERSION",
             f"the companion in {where} is of Eagre {found} and this package is {__version__}.",
-            hint="run `make setup` in a checkout, reinstall the wheel, or restart the Spark "
-            "session that was started with the old jar.",
+            hint="restart the Spark session if it was started with the old jar; else reinstall "
+            "Eagre, or run `make setup` in a clone of the repository.",
         )

@@ -13,6 +13,8 @@ of the network.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -90,12 +92,41 @@ def fetch(jar_set: JarSet, say: Callable[[str], None] = print, source: Path | No
 
     Only bytes that match the lock enter the cache; each file appears there whole or not at all.
     """
-    target = folder(jar_set)
-    wanted = [jar for jar in lock(jar_set) if jar.state(target) != "ok"]
+    if _wanted(jar_set):
+        with _only_one(say):
+            _bring(_wanted(jar_set), jar_set, say, source or _offline_folder())
+
+
+def sha256(path: Path) -> str:
+    """Compute the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _wanted(jar_set: JarSet) -> list[LockedJar]:
+    return [jar for jar in lock(jar_set) if jar.state(folder(jar_set)) != "ok"]
+
+
+@contextlib.contextmanager
+def _only_one(say: Callable[[str], None]) -> Iterator[None]:
+    """Let one process fetch at a time: Ivy does not lock its cache."""
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with (cache_dir() / "fetch.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another process to fetch its jars")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _bring(
+    wanted: list[LockedJar], jar_set: JarSet, say: Callable[[str], None], offline: Path | None
+) -> None:
     if not wanted:
         return
+    target = folder(jar_set)
     target.mkdir(parents=True, exist_ok=True)
-    offline = source or _offline_folder()
     with tempfile.TemporaryDirectory(dir=target, prefix=".fetch-") as scratch:
         got = Path(scratch)
         if offline:
@@ -106,12 +137,6 @@ def fetch(jar_set: JarSet, say: Callable[[str], None] = print, source: Path | No
         for jar in wanted:
             _require(jar, got)
             (got / jar.name).replace(target / jar.name)
-
-
-def sha256(path: Path) -> str:
-    """Compute the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _offline_folder() -> Path | None:

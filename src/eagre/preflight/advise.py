@@ -117,7 +117,7 @@ def _choose(report: Report, wish: Wish, monthly: dict[str, float]) -> tuple[Choi
     if wish.p99_ms < REAL_TIME_P99_MS / 10:
         return "none", [
             f"{wanted} is below what a Kafka hop itself keeps; no mode of Spark promises it.",
-            "look at the floor in docs/bench.md, and at a service without a broker in between.",
+            "`eagre bench run field` measures that hop as `floor`; consider a service without it.",
         ]
     if report.errors:
         named = ", ".join(sorted(report.ids("error")))

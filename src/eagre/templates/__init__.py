@@ -14,6 +14,7 @@ A result is put down to its event by ``sent_us``, where the app passes that on, 
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 from eagre.errors import SettingsError
@@ -30,6 +31,12 @@ def use_cases() -> list[str]:
 def projects() -> list[str]:
     """List those that are whole projects, with tests and a README."""
     return sorted(path.parent.name for path in FOLDER.glob("*/README.md"))
+
+
+def summary(project: str) -> str:
+    """Give the line that a project's ``pyproject.toml`` describes it with."""
+    stated = tomllib.loads((FOLDER / project / "pyproject.toml").read_text())
+    return str(stated["project"]["description"])
 
 
 def folder(use_case: str) -> Path:

@@ -5,17 +5,20 @@ It imports nothing heavy until a test asks for one of them.
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
     from eagre.broker import EmbeddedBroker
+    from eagre.jvm.jars import JarSet
     from eagre.sources import Mode
     from eagre.testing.harness import Harness, RunPipeline
 
@@ -26,19 +29,39 @@ QUICK_TO_START = "-XX:TieredStopAtLevel=1"
 
 
 @pytest.fixture(scope="session")
-def eagre_broker() -> Iterator[EmbeddedBroker]:
+def _fetch(pytestconfig: pytest.Config) -> Callable[[JarSet], None]:
+    """Fetch a set of jars the first time, and show the progress although pytest captures output."""
+    capture = pytestconfig.pluginmanager.get_plugin("capturemanager")
+
+    def say(text: str) -> None:
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            sys.stderr.write(f"\neagre: {text}")
+            sys.stderr.flush()
+
+    def fetch(jar_set: JarSet) -> None:
+        from eagre.jvm.jars import class_path
+
+        class_path(jar_set, say)
+
+    return fetch
+
+
+@pytest.fixture(scope="session")
+def eagre_broker(_fetch: Callable[[JarSet], None]) -> Iterator[EmbeddedBroker]:
     """An embedded broker for the whole test session."""
     from eagre.broker import EmbeddedBroker
 
+    _fetch("broker")
     with EmbeddedBroker() as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
-def eagre_spark() -> Iterator[SparkSession]:
+def eagre_spark(_fetch: Callable[[JarSet], None]) -> Iterator[SparkSession]:
     """A Spark session with the latency profile, and epochs short enough for tests."""
     from eagre.session import session
 
+    _fetch("spark")
     spark = session(
         "eagre-tests",
         f"local[{SLOTS}]",
@@ -46,6 +69,7 @@ def eagre_spark() -> Iterator[SparkSession]:
         spark__driver__extraJavaOptions=QUICK_TO_START,
     )
     yield spark
+    spark.sparkContext.setLogLevel("ERROR")  # its producers outlive it, and would miss the broker
     spark.stop()
 
 

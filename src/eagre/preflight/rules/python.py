@@ -36,9 +36,9 @@ def python_udf(facts: Facts) -> Iterator[Found]:
         df.withColumn("risk", score("amount", "country"))
 
     `eg.batch_udf` takes the place of a pandas UDF: the function gets lists of the rows that are
-    there. `docs/python.md` says what both cost. SQL expressions (`F.when`, `F.transform`,
-    `F.aggregate` and several hundred more) run inside the JVM at no extra cost; and the same file
-    runs as it is in micro-batches: `eagre run APP.py --mode micro-batch`.
+    there. The guide to Python in the stream says what both cost. SQL expressions (`F.when`,
+    `F.transform`, `F.aggregate` and several hundred more) run inside the JVM at no extra cost; and
+    the same file runs as it is in micro-batches: `eagre run APP.py --mode micro-batch`.
     """
     functions = [e for e in facts.plan.expressions if e["kind"] == "python"]
     for node in facts.plan.running(*PYTHON_UDF):
