@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Python compiles a module when it is first imported: most of what comes with PySpark never is.
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 ARGS   ?=
 
 .DEFAULT_GOAL := help
@@ -43,16 +45,16 @@ wheel: setup  ## the wheel and the source distribution, into dist/
 	@$(BIN)/python -m hatchling build --target sdist --target wheel
 	@ls -1 dist/eagre-*
 
-bench: setup  ## the field's benchmark against the others (ARGS="count --systems all")
+bench: setup $(VENV)/.bench  ## the field's benchmark against the others (ARGS="count --systems all")
 	@$(BIN)/eagre bench run $(or $(ARGS),field)
 
 chaos: setup $(VENV)/.dev  ## faults against exactly-once pipelines, verified (ROUNDS=20 SEED=1 CONTROL=off)
 	@$(BIN)/python -m chaos.campaign --rounds $(or $(ROUNDS),20) $(if $(SEED),--seed $(SEED)) $(if $(CONTROL),--control $(CONTROL)) $(ARGS)
 
-profile: setup  ## measure the latency profile, setting by setting, into docs/profile.md
+profile: setup $(VENV)/.bench  ## measure the latency profile, setting by setting, into docs/profile.md
 	@$(BIN)/python -m laboratory.ablation
 
-boundary: setup  ## measure the end of an epoch, phase by phase, for docs/boundary.md
+boundary: setup $(VENV)/.bench  ## measure the end of an epoch, phase by phase, for docs/boundary.md
 	@$(BIN)/python -m laboratory.anatomy
 
 clean:  ## remove everything that was built here
@@ -71,20 +73,29 @@ BUILT_FROM := pyproject.toml hatch_build.py src/eagre/__init__.py src/eagre/jvm/
 $(VENV)/.ready: $(BUILT_FROM) | $(VENV)/bin/python
 	@PYTHONPATH=src $(BIN)/python -m eagre.jvm
 	@echo "eagre: installing PySpark (400 MB, some minutes the first time)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check "hatchling>=1.26" editables "pyspark>=4.3.0,<4.4"
+	@$(PIP) "hatchling>=1.26" editables "pyspark>=4.3.0,<4.4"
 	@echo "eagre: building the companion and installing eagre"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[bench]'
-	@$(BIN)/eagre jars fetch
+	@$(PIP) --no-build-isolation --editable .
+	@$(BIN)/eagre jars fetch --no-archive
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/.ready
+# What a list of dependencies in pyproject.toml asks for, given by its place there.
+REQUIRED = $(BIN)/python -c 'import functools, sys, tomllib; print("\n".join(functools.reduce(lambda table, key: table[key], sys.argv[1].split("/"), tomllib.load(open("pyproject.toml", "rb")))))'
+
+$(VENV)/.bench: pyproject.toml $(VENV)/.ready
+	@echo "eagre: installing what the benchmark needs"
+	@{ $(REQUIRED) project/optional-dependencies/pandas; $(REQUIRED) project/optional-dependencies/bench; } | grep -v '^eagre' > $(VENV)/bench-requirements.txt
+	@$(PIP) -r $(VENV)/bench-requirements.txt
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.ready $(VENV)/.bench
 	@echo "eagre: installing the development tools"
-	@$(BIN)/python -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"]))' > $(VENV)/dev-requirements.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check -r $(VENV)/dev-requirements.txt
+	@$(REQUIRED) dependency-groups/dev > $(VENV)/dev-requirements.txt
+	@$(PIP) -r $(VENV)/dev-requirements.txt
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml $(VENV)/.ready
 	@echo "eagre: installing what builds the site"
-	@$(BIN)/python -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["docs"]))' > $(VENV)/docs-requirements.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check -r $(VENV)/docs-requirements.txt
+	@$(REQUIRED) dependency-groups/docs > $(VENV)/docs-requirements.txt
+	@$(PIP) -r $(VENV)/docs-requirements.txt
 	@touch $@

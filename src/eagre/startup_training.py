@@ -1,12 +1,16 @@
-"""Runs what most pipelines run, so that the JVM can write down the classes it takes.
+"""Writes the start-up archive: runs typical pipelines, so that the JVM can save their classes.
 
-``eagre jars fetch`` does this once, in a process of its own; see ``eagre.jvm.archive``.
+``eagre jars fetch`` does this once, in a process of its own; ``eagre demo`` leaves it to a process
+in the background. See ``eagre.jvm.archive``.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +18,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eagre.broker.registry import born, same_process
 from eagre.errors import JvmError
+from eagre.files import write_whole
 from eagre.jvm import archive, find_java
 
 if TYPE_CHECKING:
@@ -32,8 +38,73 @@ LOADED_SECONDS, LOADED_RATE, SHORT = 15, 2_000, "200 ms"
 EPOCHS = "spark.sql.streaming.realTimeMode.minBatchDuration"
 
 
-def train() -> Path:
+BACKGROUND = "--background"
+BACKGROUND_LIMIT_SECONDS = 3600
+"""On a busy machine it gets what others leave."""
+
+
+def train_in_background() -> Path:
+    """Start writing the archive in a process that goes on when this one ends.
+
+    It runs only while nothing else wants the processor.
+
+    Returns:
+        Its log.
+    """
+    folder = archive.archive().parent
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "training.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", __name__, BACKGROUND],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    started = born(process.pid)
+    write_whole(_note(), json.dumps({"pid": process.pid, "born": started}))
+    return log
+
+
+def stop_background_training() -> bool:
+    """End the writing of an archive in the background; tell whether there was one.
+
+    What is measured now would be slower for it, and it is started again later.
+    """
+    try:
+        noted = json.loads(_note().read_text())
+        if not same_process(noted["pid"], noted["born"] or 0.0):
+            return False
+        os.killpg(noted["pid"], signal.SIGKILL)
+    except (OSError, ValueError, KeyError):
+        return False
+    _note().unlink(missing_ok=True)
+    return True
+
+
+def _note() -> Path:
+    return archive.archive().parent / "training.json"
+
+
+def _train_when_idle() -> None:
+    """Write the archive with the lowest priority there is."""
+    with contextlib.suppress(AttributeError, OSError):  # Linux only
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    os.nice(19)
+    try:
+        sys.stdout.write(f"{train(BACKGROUND_LIMIT_SECONDS)}\n")
+    except JvmError as error:
+        sys.stdout.write(f"{error}\n")
+    _note().unlink(missing_ok=True)
+
+
+def train(limit_seconds: float = LIMIT_SECONDS) -> Path:
     """Write the archive for this Java and these jars, unless it is there.
+
+    Args:
+        limit_seconds: How long it may take.
 
     Raises:
         JvmError: It could not be written; everything works without.
@@ -52,12 +123,12 @@ def train() -> Path:
                 cwd=folder,
                 env=env,
                 capture_output=True,
-                timeout=LIMIT_SECONDS,
+                timeout=limit_seconds,
                 check=False,
             )
             failure = _last_word(done.stderr.decode(errors="replace"))
         except subprocess.TimeoutExpired:
-            failure = f"not done within {LIMIT_SECONDS} s"
+            failure = f"not done within {limit_seconds:g} s"
         if not part.exists():
             raise JvmError("ARCHIVE_NOT_WRITTEN", f"no start-up archive was written: {failure}.")
         part.replace(target)
@@ -142,4 +213,7 @@ def _under_load(pipeline: Pipeline, harness: Harness, rows: list[dict[str, Any]]
 
 
 if __name__ == "__main__":
-    _run(sys.argv[1])
+    if sys.argv[1] == BACKGROUND:
+        _train_when_idle()
+    else:
+        _run(sys.argv[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -10,6 +11,9 @@ import click
 from eagre.cli.console import say
 
 PLAIN_EVERY_SECONDS = 5
+BARS = "▁▂▃▄▅▆▇█"
+SLOWEST_MS = 1_000.0
+SPARK_SECONDS = 30
 
 Figures = dict[str, Any]
 
@@ -20,8 +24,10 @@ class Progress:
     def __init__(self) -> None:
         self.name = ""
         self._warmup = self._seconds = 0.0
-        self._passed = 0
+        self._passed = self._answered = 0
+        self._medians: list[float] = []
         self._moving = sys.stderr.isatty()
+        self._line = False
 
     def say(self, text: str) -> None:
         """Tell something on a line of its own."""
@@ -29,33 +35,60 @@ class Progress:
         say(text)
 
     def start(self, name: str, warmup: float, seconds: float) -> None:
-        """Begin a trial."""
-        self.name, self._warmup, self._seconds = name, warmup, warmup + seconds
-        self._passed = 0
+        """Begin a trial; the last line of the one before stays."""
+        self.close()
+        self.name, self._warmup, self._seconds = name, warmup, seconds
+        self._passed = self._answered = 0
+        self._medians = []
 
     def second(self, figures: Figures) -> None:
         """Show one second."""
         self._passed += 1
-        stage = "warm-up" if self._passed <= self._warmup else "measuring"
-        text = (
-            f"{self.name}: {stage} {min(self._passed, self._seconds):.0f} of {self._seconds:.0f} s"
-            f"   {figures['records']:,} results{_latency(figures)}"
-        )
+        if "p50_ms" in figures:
+            self._answered += 1
+            self._medians.append(figures["p50_ms"])
+        text = f"{self.name:<11}  {self._stage()}   {_latency(figures)}"
         if self._moving:
-            click.echo(f"\r\x1b[2Keagre: {text}", nl=False, err=True)
-        elif self._passed % PLAIN_EVERY_SECONDS == 0:
-            say(text)
+            click.echo(f"\r\x1b[2Keagre: {text}   {self._sparkline()}", nl=False, err=True)
+            self._line = True
+        elif self._answered == 1 or self._passed % PLAIN_EVERY_SECONDS == 0:
+            say(f"{text}   {self._sparkline()}")
 
     def close(self) -> None:
-        """Leave the line."""
-        self._clear()
+        """Leave the line as it is, and go to the next."""
+        if self._line:
+            click.echo(err=True)
+        self._line = False
+
+    def _stage(self) -> str:
+        if self._passed <= self._warmup:
+            return f"warm-up   {self._passed:>3} of {self._warmup:g} s"
+        measured = min(self._passed - self._warmup, self._seconds)
+        return f"measuring {measured:>3.0f} of {self._seconds:g} s"
+
+    def _sparkline(self) -> str:
+        return "".join(bar(p50) for p50 in self._medians[-SPARK_SECONDS:])
 
     def _clear(self) -> None:
-        if self._moving:
+        if self._line:
             click.echo("\r\x1b[2K", nl=False, err=True)
+        self._line = False
+
+
+def bar(latency_ms: float) -> str:
+    """Draw a latency on a scale that both modes fit on: each bar is about 2.4 times the last.
+
+    >>> "".join(bar(ms) for ms in (0.5, 2, 10, 100, 450, 5000))
+    '▁▁▃▆██'
+    """
+    level = math.log10(max(latency_ms, 1.0)) / math.log10(SLOWEST_MS)
+    return BARS[min(len(BARS) - 1, int(level * len(BARS)))]
 
 
 def _latency(figures: Figures) -> str:
     if "p50_ms" not in figures:
-        return ""
-    return f"   p50 {figures['p50_ms']:,.1f} ms   p99 {figures['p99_ms']:,.1f} ms"
+        return "no result yet"
+    return (
+        f"{figures['records']:>6,} results/s   "
+        f"p50 {figures['p50_ms']:>7,.1f} ms   p99 {figures['p99_ms']:>7,.1f} ms"
+    )

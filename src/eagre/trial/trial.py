@@ -18,6 +18,7 @@ from eagre.broker import Topics
 from eagre.errors import TrialError
 from eagre.trial import load, meter
 from eagre.trial.process import ProcessUnderTest
+from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,19 +99,23 @@ class Trial:
         """Send an event now and then until a result comes: only then has the warm-up begun."""
         topics = Topics(brokers)
         before = topics.ends([self.results])
-        deadline = time.monotonic() + START_SECONDS
         probe = load.Probe(self._load(brokers))
-        while topics.ends([self.results]) == before:
+
+        def answered() -> bool:
             life.require_alive()
-            if time.monotonic() > deadline:
-                raise TrialError(
-                    "NO_RESULT",
-                    f"no result came within {START_SECONDS} s.",
-                    hint=f"its log is {life.process.log}.",
-                    data={"log": str(life.process.log)},
-                )
             probe.send()
-            time.sleep(PROBE_SECONDS)
+            return topics.ends([self.results]) != before
+
+        began = time.monotonic()
+        try:
+            wait_until(answered, START_SECONDS, "", interval=PROBE_SECONDS)
+        except TimeoutError:
+            raise TrialError(
+                "NO_RESULT",
+                f"no result came within {time.monotonic() - began:.0f} s.",
+                hint=f"its log is {life.process.log}.",
+                data={"log": str(life.process.log)},
+            ) from None
 
     def _load(self, brokers: str) -> load.Load:
         return due_soon(
