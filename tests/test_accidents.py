@@ -62,6 +62,7 @@ def fill(path):
             file.write(bytes(1 << 16))
 
 
+@pytest.mark.e2e
 def test_a_full_disk_is_told_and_nothing_is_lost(cli, run, small_disk, eagre_harness):  # noqa: F811
     at = eagre_harness.brokers
     app = cli.app(ONCE.format(name="full"))
@@ -81,7 +82,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(cli, run, small_disk, eagre_har
     assert counts(eagre_harness, "full-out") == expected(90)
 
 
-@pytest.mark.long
+@pytest.mark.e2e
 def test_broken_state_is_told_and_a_copy_repairs_it(cli, eagre_broker, eagre_harness):
     at = eagre_broker.address
     args = (cli.app(ONCE.format(name="broken")), "--brokers", at, "--mode", "available-now")

@@ -81,6 +81,13 @@ def test_apps_that_are_refused_before_anything_is_read(start, text, code, told):
     assert told in str(refused)
 
 
+def test_a_query_that_spark_refuses(start):
+    refused = start(app(body="df.orderBy('n')"))
+    assert refused.code == "SORT"
+    assert "cannot be sorted" in refused.problem
+
+
+@pytest.mark.e2e
 def test_a_query_that_spark_refuses_is_one_sentence(cli, eagre_broker):
     done = cli("run", cli.app(app(body="df.orderBy('n')")), "--brokers", eagre_broker.address)
     told = refused(cli, done, "SORT")
@@ -160,14 +167,13 @@ def test_checkpoints_that_cannot_be_used(cli, checkpoint, eagre_broker):
     offsets = max((folder / "offsets").glob("[0-9]*"), key=lambda p: int(p.name))
     offsets.write_text(offsets.read_text()[:20])
     assert refusal().code == "CHECKPOINT_BROKEN"
-    refused(cli, cli("run", *args), "CHECKPOINT_BROKEN")
     refused(cli, cli("checkpoint", "show", "setup"), "CHECKPOINT_BROKEN")
     cli.ok("checkpoint", "reset", "setup", given="y\n")
     assert not folder.exists()
 
 
 def test_the_checkpoint_commands(cli, checkpoint):
-    folder, args = checkpoint
+    folder, _ = checkpoint
     shown = cli.ok("checkpoint", "show", folder).stdout
     assert "pipeline    setup" in shown
     assert "offset      setup-in/0:" in shown
@@ -177,8 +183,16 @@ def test_the_checkpoint_commands(cli, checkpoint):
     refused(cli, cli("checkpoint", "show", "nowhere"), "CHECKPOINT_NOT_FOUND")
     assert cli("checkpoint", "reset", "setup", given="n\n").returncode == 130
     assert folder.exists()
+
+
+@pytest.mark.e2e
+def test_a_run_on_a_checkpoint_says_what_it_makes_of_it(cli, checkpoint):
+    folder, args = checkpoint
     again = cli.ok("run", *args, "--from", "earliest")
     assert "--from earliest is left aside" in again.stderr
+    offsets = max((folder / "offsets").glob("[0-9]*"), key=lambda p: int(p.name))
+    offsets.write_text(offsets.read_text()[:20])
+    refused(cli, cli("run", *args), "CHECKPOINT_BROKEN")
 
 
 def test_where_a_fresh_checkpoint_begins(cli, eagre_broker):

@@ -591,6 +591,7 @@ def test_the_results_of_every_operator_are_right(cli, tmp_path):
         assert [point[n] for n in ("lost", "wrong", "repeated", "negative")] == [0] * 4, point
 
 
+@pytest.mark.e2e
 def test_a_run_from_the_command_line(cli, tmp_path):
     """The smoke test: two systems, seconds, everything from the load to the report."""
     began = time.time()

@@ -62,7 +62,8 @@ def until_reached(kept, position):
 SAME = 'eg.udf(returns="BIGINT")(lambda n: n)'
 
 
-@pytest.mark.parametrize("name", ["marked", pytest.param("called", marks=pytest.mark.long)])
+@pytest.mark.e2e
+@pytest.mark.parametrize("name", ["marked", "called"])
 def test_a_killed_run_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     even = 'where("n % 2 = 0")' if name == "marked" else f'where({SAME}("n") % 2 == 0)'
@@ -84,6 +85,7 @@ def test_a_killed_run_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  
     assert kept.committed()[1] == {f"{name}-in": {0: 110}}
 
 
+@pytest.mark.e2e
 def test_a_drain_under_load_is_quick_and_repeats_nothing(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="poured", body='where("n >= 0")'))
@@ -106,6 +108,7 @@ def test_a_drain_under_load_is_quick_and_repeats_nothing(cli, run, eagre_broker)
     assert processes_of(cli.folder) == []
 
 
+@pytest.mark.e2e
 def test_new_partitions_are_read_at_once(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="grown", body='where("n >= 0")'))
@@ -122,6 +125,7 @@ def test_new_partitions_are_read_at_once(cli, run, eagre_broker):  # noqa: F811
     assert sorted(results(at, "grown-out")) == list(range(100))
 
 
+@pytest.mark.e2e
 def test_no_bookmark_hides_a_result_that_was_given_up(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="lost", body='where("n >= 0")'))
@@ -183,9 +187,8 @@ def kept_by_python(df):
 """
 
 
-@pytest.mark.parametrize(
-    "name", ["counted", *(pytest.param(n, marks=pytest.mark.long) for n in ("scored", "kept"))]
-)
+@pytest.mark.e2e
+@pytest.mark.parametrize("name", ["counted", "scored", "kept"])
 def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name=name, body=BODIES[name]) + COUNTER)
@@ -217,7 +220,8 @@ SPARKS_OWN = {
 }
 
 
-@pytest.mark.parametrize("name", ["shuffle", pytest.param("epochs", marks=pytest.mark.long)])
+@pytest.mark.e2e
+@pytest.mark.parametrize("name", ["shuffle", "epochs"])
 def test_sparks_own_can_be_had(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name=name, body=BODIES["counted"]))

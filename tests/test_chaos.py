@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.e2e
+
 ROOT = Path(__file__).parent.parent
 OPTIONS = ("--every", "5 seconds", "--pause", "3", "--rate", "150")
 
@@ -21,9 +23,9 @@ def chaos(*options):
 @pytest.mark.parametrize(
     ("pipeline", "kinds"),
     [
-        pytest.param("stateless", "jvm,group,commit_written", marks=pytest.mark.long),
+        pytest.param("stateless", "jvm,group,commit_written"),
         ("counts", "while_scanning"),
-        pytest.param("counts", "offsets_written,while_scanning,python", marks=pytest.mark.long),
+        pytest.param("counts", "offsets_written,while_scanning,python"),
     ],
 )
 def test_no_fault_loses_or_repeats_a_result(pipeline, kinds):
@@ -32,7 +34,6 @@ def test_no_fault_loses_or_repeats_a_result(pipeline, kinds):
     assert f"{kinds.count(',') + 1} faults, 0 lost, 0 repeated" in told
 
 
-@pytest.mark.long
 def test_without_suppression_the_verifier_finds_repeats():
     code, told = chaos(
         *("--pipeline", "stateless", "--kinds", "mid_epoch", "--seed", "12", "--control", "off")

@@ -269,7 +269,7 @@ def test_a_fetch_that_waits_for_bytes_holds_rows_back(ground, topic):
 def test_a_well_made_query_does_not_wait(ground, topic):
     writer = query(ground, topic, trigger={"realTime": "1 minute"})
     assert ids(writer) <= {"CHECKPOINT_VOLATILE"}
-    assert waited(ground, topic, writer) < 3
+    assert waited(ground, topic, writer) < 30, "it came with the end of the epoch"
 
 
 # What time it is.
@@ -764,9 +764,7 @@ def test_a_broker_that_does_not_answer_is_said_and_the_check_goes_on(ground):
     def far(df):
         return df.dropDuplicates(["id"])
 
-    began = time.monotonic()
     report = eg.check(far, brokers="127.0.0.1:1", checkpoint="/var/lib/eagre/far")
-    assert time.monotonic() - began < 10
     assert report.ids() == {"STATE_UNBOUNDED"}
     assert "no broker answers at 127.0.0.1:1" in report.unseen[0]
 
@@ -810,12 +808,18 @@ def test_a_check_touches_neither_topics_nor_checkpoint(ground, topic, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_check_is_quick(ground):
+def test_a_check_runs_nothing(ground):
+    """It only plans: no job, so that it takes as long for a large topic as for a small one."""
     writer = ground.write(ground.timed.groupBy("card", F.window("at", "1 second")).count())
-    eg.check(writer)
-    began = time.monotonic()
-    eg.check(writer)
-    assert time.monotonic() - began < 3
+    context = ground.spark.sparkContext
+    context.setJobGroup("checked", "by a check")
+    try:
+        eg.check(writer)
+        assert context.statusTracker().getJobIdsForGroup("checked") == ()
+        ground.spark.range(1).count()
+        assert context.statusTracker().getJobIdsForGroup("checked"), "a job would not be seen"
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
 
 
 def test_what_is_no_query(ground):
@@ -874,10 +878,10 @@ def test_check_from_the_command_line(cli, eagre_broker):
     assert not (cli.folder / ".eagre" / "checkpoints").exists()
 
 
-def test_size_from_numbers_starts_no_jvm(cli):
-    began = time.monotonic()
-    out = cli.ok("size", "--source-partitions", 8, "--shuffle-partitions", 20, "--json", "-").stdout
-    assert time.monotonic() - began < 5
+def test_size_from_numbers_starts_no_jvm(cli, tmp_path):
+    no_java = {"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)}
+    asked = ("size", "--source-partitions", 8, "--shuffle-partitions", 20, "--json", "-")
+    out = cli.ok(*asked, **no_java).stdout
     told = json.loads(out)
     assert (told["slots"], told["terms"]) == (28, [8, 20])
     text = cli.ok(
@@ -927,6 +931,7 @@ def test_explain(cli):
     assert "did you mean SLOTS_TOO_FEW" in cli("explain", "SLOTS_FEW").stderr
 
 
+@pytest.mark.e2e
 def test_run_checks_first_and_can_be_told_not_to(cli, eagre_broker):
     text = GOOD.replace('.repartition(20, "card")', ".coalesce(1)").replace("good", "bad")
     path = cli.app(text)
@@ -940,6 +945,7 @@ def test_run_checks_first_and_can_be_told_not_to(cli, eagre_broker):
     assert "CoalesceExec" in insisted.stderr
 
 
+@pytest.mark.e2e
 def test_an_app_that_raises(cli):
     done = cli("check", cli.app("import eagre as eg\nraise ValueError('no luck')\n"))
     assert done.returncode == 1

@@ -495,6 +495,7 @@ def shop(df):
 """
 
 
+@pytest.mark.e2e
 def test_a_run_takes_its_credentials_from_the_environment(cli, eagre_broker, postgres):
     Topics(eagre_broker.address).create("shop-in", 1)
     send(eagre_broker.address, "shop-in", *[{"card": f"c{n}", "n": n} for n in range(30)])

@@ -95,6 +95,7 @@ def call(test, harness):
         test(partial(harness.run, mode=mode))
 
 
+@pytest.mark.e2e
 def test_the_first_pipeline_runs_as_its_page_says(cli):
     page = PAGES["docs/first-pipeline.md"]
     cli.app(dict(FILE.findall(page))["score.py"], "score.py")
@@ -113,6 +114,7 @@ def test_the_first_pipeline_runs_as_its_page_says(cli):
             stream.close()
 
 
+@pytest.mark.e2e
 def test_the_readme_pipeline_passes_the_readme_test(tmp_path):
     pipeline, _, _, _, test, _ = blocks("python")
     (tmp_path / "score.py").write_text(pipeline)

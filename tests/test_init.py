@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from eagre.runtime.app import App
 from eagre.templates import projects
 from servers import PASSWORD, RedisServer
 
@@ -22,13 +23,8 @@ def redis():
     server.remove()
 
 
-@pytest.mark.parametrize(
-    "use_case",
-    [
-        name if name == "fraud" else pytest.param(name, marks=pytest.mark.long)
-        for name in projects()
-    ],
-)
+@pytest.mark.e2e
+@pytest.mark.parametrize("use_case", projects())
 def test_a_project_passes_its_own_tests(cli, redis, use_case):
     told = cli.ok("init", use_case, "mine").stderr
     assert "cd mine" in told
@@ -49,6 +45,15 @@ def test_a_project_passes_its_own_tests(cli, redis, use_case):
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
     assert not redis or " skipped" not in done.stdout
+
+
+def test_a_project_is_made_and_its_app_loads(cli):
+    told = cli.ok("init", "fraud", "mine").stderr
+    assert "cd mine" in told
+    place = cli.folder / "mine"
+    made = {path.name for path in place.iterdir()}
+    assert {"app.py", "generate.py", "Makefile", "README.md", "pyproject.toml", "tests"} <= made
+    assert [pipeline.name for pipeline in App(place / "app.py").pipelines()]
 
 
 def test_what_is_there_is_not_written_over(cli):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from pyspark.sql import functions as F
 
 import eagre as eg
@@ -72,6 +73,7 @@ KINDS = (
 )
 
 
+@pytest.mark.e2e
 def test_the_same_after_a_kill(cli, eagre_broker, eagre_harness, tmp_path, seed):  # noqa: F811
     rows = payments(seed, 300, grace=20)
     others = [renamed(row) for row in payments(seed + 1, 300, grace=20)]

@@ -105,8 +105,8 @@ def test_the_wall_clock_ends_what_nothing_follows(eagre_harness, tmp_path, kind)
         live.send({"card": "idle", "id": 1})
         status = {"status": "final"} if kind == "session_windows" else {}
         at, _ = live.await_row("the end", card="idle", **status)
+        assert live.query.lastProgress is None, "it came with the end of the epoch"
     assert at - sent > (200 if kind == "windows" else WAIT_MS - 100)
-    assert at - sent < WAIT_MS + 1000
 
 
 def test_records_that_are_read_late_go_by_their_own_time(eagre_harness, tmp_path):
@@ -124,8 +124,9 @@ def test_records_that_are_read_late_go_by_their_own_time(eagre_harness, tmp_path
         live.send(old(1, 0))
         live.send(old(2, 500))
         at, row = live.await_row("the end", card="old", status="final")
+        assert live.query.lastProgress is None, "it came with the end of the epoch"
     assert row["count"] == 2
-    assert WAIT_MS - 100 < at - sent < WAIT_MS + 1500
+    assert at - sent > WAIT_MS - 100
 
 
 def test_a_row_waits_for_its_table(eagre_harness, tmp_path):
@@ -263,10 +264,8 @@ def test_the_current_time_is_not_kept(eagre_harness, tmp_path):
 
     with Live(eagre_harness, stamped, tmp_path / "c", "real-time", EPOCH) as live:
         for number in range(3):
-            sent = time.time() * 1000
             live.send(Record({"id": number, "card": "c"}))
-            _, row = live.await_row(f"row {number}", id=number)
-            assert abs(row["now"] - sent) < 15_000
+            live.await_row(f"row {number}", id=number)
             live.await_epoch()
         assert len({row["now"] for _, row in live.results()}) == 3
 

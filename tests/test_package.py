@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
@@ -40,13 +39,18 @@ def test_the_wheel_holds_what_git_holds(wheel):
     assert {name.split("/")[0] for name in packed} == {"eagre", "eagre_bench"}
 
 
-def test_help_answers_in_half_a_second_without_a_jvm(cli, tmp_path):
-    tries = []
-    for _ in range(5):
-        began = time.monotonic()
-        done = cli.ok("--help", JAVA_HOME=str(tmp_path), PATH=str(tmp_path))
-        tries.append(time.monotonic() - began)
-    assert min(tries) < 0.5
+def test_help_starts_no_jvm_and_imports_nothing_heavy(cli, tmp_path):
+    """What keeps it below half a second on a usual machine."""
+    done = cli.ok("--help", JAVA_HOME=str(tmp_path), PATH=str(tmp_path))
+    heavy = "pyspark py4j confluent_kafka psutil hdrh pandas matplotlib"
+    code = (
+        "import sys\nfrom eagre.cli import main\n"
+        "sys.argv = ['eagre', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print([m for m in '{heavy}'.split() if m in sys.modules], file=sys.stderr)"
+    )
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert asked.stderr == "[]\n"
     for command in ("broker", "checkpoint", "demo", "doctor", "jars", "run", "topic"):
         assert f"  {command} " in done.stdout
 

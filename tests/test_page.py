@@ -599,8 +599,9 @@ def test_above_its_rate_the_tap_samples_and_says_so(tap):
     seen(meter)
     total = meter.total()
     looked = total["records"] - before
-    if sent < 3.5 * MOST_PER_SECOND:
-        pytest.skip(f"this machine sends only {sent / 3:.0f} records a second")
-    assert MOST_PER_SECOND < looked < 3.5 * MOST_PER_SECOND * 1.5
+    seconds = time.monotonic() - began
+    if sent < 1.2 * seconds * MOST_PER_SECOND:
+        pytest.skip(f"this machine sends only {sent / seconds:.0f} records a second")
+    assert MOST_PER_SECOND < looked < seconds * MOST_PER_SECOND * 1.5
     assert total["skipped"] > 0
     assert looked + total["skipped"] == pytest.approx(sent, rel=0.15)

@@ -25,9 +25,10 @@ from test_supervision import jvm_of
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
-pytestmark = pytest.mark.skipif(
-    not CHROMIUM, reason="no Chromium is installed: the page is not looked at"
-)
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed: the page is not looked at"),
+]
 
 APP = """
 from pyspark.sql import functions as F
@@ -157,9 +158,7 @@ def test_the_page_shows_the_stream_and_its_tail(cli, broker, browser, tmp_path):
         looker.window.goto(address)
         assert "token" not in looker.window.url
         run.wait_for("running in real-time")
-        began = time.monotonic()
         looker.until(lambda: looker.text("#phase") == "waiting for records", 10, "it never waits")
-        assert time.monotonic() - began < 2
         assert "payments" in looker.text("#graph")
         load = Load(broker.address)
         _flows(looker)

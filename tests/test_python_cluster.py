@@ -17,6 +17,8 @@ from conftest import kill_children
 from eagre.jvm import find_java
 from eagre.waiting import wait_until
 
+pytestmark = pytest.mark.e2e
+
 HOME = Path(pyspark.__file__).parent
 
 APP = """

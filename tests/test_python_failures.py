@@ -268,7 +268,8 @@ def workers(folder):
     return [p for p in processes_of(folder) if "eagre_worker" in " ".join(p.info["cmdline"] or [])]
 
 
-@pytest.mark.parametrize("busy", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.e2e
+@pytest.mark.parametrize("busy", [False, True])
 def test_what_is_printed_reaches_the_log_and_no_kill_leaves_workers(
     cli, eagre_broker, eagre_harness, busy
 ):

@@ -149,6 +149,7 @@ def count(client, topic):
     return sum(topics.ends([topic])[topic].values()) if topic in topics.names() else 0
 
 
+@pytest.mark.e2e
 def test_certificates_from_a_file_and_no_secret_anywhere(cli, secured):
     """A run over TLS with a client's certificate; its key is locked by a canary."""
     config = written(cli.folder, secured.certificate())
@@ -193,6 +194,7 @@ def test_certificates_from_a_file_and_no_secret_anywhere(cli, secured):
     assert processes_of(cli.folder) == []
 
 
+@pytest.mark.e2e
 def test_a_login_from_the_environment_and_a_query_that_fails(cli, secured):
     cli.env |= {
         "EAGRE_BROKERS": secured.sasl,

@@ -26,6 +26,7 @@ def jvm_of(cli):
     return next(iter(processes_of(cli.folder, "org.apache.spark.deploy.SparkSubmit")), None)
 
 
+@pytest.mark.e2e
 def test_a_killed_jvm_is_started_again_and_nothing_is_lost(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="restarted", body=BODY))
@@ -51,6 +52,7 @@ def test_a_killed_jvm_is_started_again_and_nothing_is_lost(cli, run, eagre_broke
     assert processes_of(cli.folder) == []
 
 
+@pytest.mark.e2e
 def test_what_fails_again_and_again_is_given_up(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     body = "where(F.when(F.col('n') < 0, F.raise_error('no such amount')).otherwise(True))"
@@ -63,6 +65,7 @@ def test_what_fails_again_and_again_is_given_up(cli, run, eagre_broker):  # noqa
     assert any("QUERY_FAILED" in line and "no such amount" in line for line in one.said[-3:])
 
 
+@pytest.mark.e2e
 def test_of_two_starters_the_second_is_refused(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="twice", body=BODY))
@@ -86,6 +89,7 @@ def test_stop_of_what_does_not_run(cli):
     assert "PIPELINE_NOT_RUNNING" in done.stderr
 
 
+@pytest.mark.e2e
 def test_a_deleted_topic_ends_the_run_with_its_reason(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="removed", body=BODY))
@@ -182,6 +186,7 @@ def test_the_watchdog_tells_of_a_topic_made_anew(watchdog):
         watchdog.look(1, 1, {})
 
 
+@pytest.mark.e2e
 def test_ctrl_c_while_it_waits_to_start_again_ends_it(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="waits", body=BODY))
@@ -196,6 +201,7 @@ def test_ctrl_c_while_it_waits_to_start_again_ends_it(cli, run, eagre_broker):  
     wait_until(lambda: not processes_of(cli.folder), 10, "a process was left behind")
 
 
+@pytest.mark.e2e
 def test_a_lost_checkpoint_is_not_begun_afresh_in_silence(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="mislaid", body=BODY))

@@ -38,6 +38,7 @@ LOADED_SECONDS, LOADED_RATE, SHORT = 15, 2_000, "200 ms"
 EPOCHS = "spark.sql.streaming.realTimeMode.minBatchDuration"
 
 
+MODULE = "eagre.startup_training"
 BACKGROUND = "--background"
 BACKGROUND_LIMIT_SECONDS = 3600
 """On a busy machine it gets what others leave."""
@@ -56,7 +57,7 @@ def train_in_background() -> Path:
     log = folder / "training.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, BACKGROUND],
+            [sys.executable, "-m", MODULE, BACKGROUND],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -116,7 +117,7 @@ def train(limit_seconds: float = LIMIT_SECONDS) -> Path:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         part = Path(folder) / "part"
         env = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
-        command = [sys.executable, "-m", __name__, str(part)]
+        command = [sys.executable, "-m", MODULE, str(part)]
         try:
             done = subprocess.run(
                 command,

@@ -24,7 +24,7 @@ class Progress:
     def __init__(self) -> None:
         self.name = ""
         self._warmup = self._seconds = 0.0
-        self._passed = self._answered = 0
+        self._passed = self._measured = self._answered = 0
         self._medians: list[float] = []
         self._moving = sys.stderr.isatty()
         self._line = False
@@ -38,7 +38,7 @@ class Progress:
         """Begin a trial; the last line of the one before stays."""
         self.close()
         self.name, self._warmup, self._seconds = name, warmup, seconds
-        self._passed = self._answered = 0
+        self._passed = self._measured = self._answered = 0
         self._medians = []
 
     def second(self, figures: Figures) -> None:
@@ -47,7 +47,9 @@ class Progress:
         if "p50_ms" in figures:
             self._answered += 1
             self._medians.append(figures["p50_ms"])
-        text = f"{self.name:<11}  {self._stage()}   {_latency(figures)}"
+        warming = figures.get("warming", self._passed <= self._warmup)
+        self._measured += not warming
+        text = f"{self.name:<11}  {self._stage(warming=warming)}   {_latency(figures)}"
         if self._moving:
             click.echo(f"\r\x1b[2Keagre: {text}   {self._sparkline()}", nl=False, err=True)
             self._line = True
@@ -60,11 +62,10 @@ class Progress:
             click.echo(err=True)
         self._line = False
 
-    def _stage(self) -> str:
-        if self._passed <= self._warmup:
-            return f"warm-up   {self._passed:>3} of {self._warmup:g} s"
-        measured = min(self._passed - self._warmup, self._seconds)
-        return f"measuring {measured:>3.0f} of {self._seconds:g} s"
+    def _stage(self, *, warming: bool) -> str:
+        if warming:
+            return f"warm-up   {self._passed:>2} s      "
+        return f"measuring {min(self._measured, self._seconds):>2.0f} of {self._seconds:g} s"
 
     def _sparkline(self) -> str:
         return "".join(bar(p50) for p50 in self._medians[-SPARK_SECONDS:])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import sys
 import threading
@@ -57,6 +58,7 @@ class Load:
         offset_us: What the steady clock lacks to the wall clock, the same for all processes of a
             trial: a wall clock that is set in mid-run would give negative latencies.
         poison: After how many records a bad one goes out with the next; 0 for never.
+        ramp: Seconds in which the rate grows from nothing to its height.
     """
 
     brokers: str
@@ -68,6 +70,7 @@ class Load:
     seed: int = 1
     offset_us: int = 0
     poison: int = 0
+    ramp: float = 0
 
     def now_us(self) -> int:
         """The time by the trial's own clock."""
@@ -78,13 +81,21 @@ class Load:
 
         >>> Load("", "", "", rate=2000, seconds=1, begin_us=0).due_us(3)
         1500
+        >>> growing = Load("", "", "", rate=2000, seconds=3, begin_us=0, ramp=2)
+        >>> growing.records, [growing.due_us(n) for n in (0, 500, 2000, 4000)]
+        (4000, [0, 1000000, 2000000, 3000000])
         """
-        return self.begin_us + round(number * 1_000_000 / self.rate)
+        ramped = self.rate * self.ramp / 2
+        if number < ramped:
+            seconds = math.sqrt(2 * self.ramp * number / self.rate)
+        else:
+            seconds = self.ramp / 2 + number / self.rate
+        return self.begin_us + round(seconds * 1_000_000)
 
     @property
     def records(self) -> int:
         """How many records there are in all."""
-        return round(self.rate * self.seconds)
+        return round(self.rate * (self.seconds - min(self.ramp, self.seconds) / 2))
 
     @cached_property
     def source(self) -> Events:

@@ -143,7 +143,10 @@ class Meter:
         newest = range(max(0, len(self._values) - min(records, GLANCE)), len(self._values))
         glances = [self._events.glance_us(self._what, self._values[at]) for at in newest]
         times = zip((self._received[at] for at in newest), glances, strict=True)
-        latencies = sorted((received - sent) / 1000 for received, sent in times if sent)
+        begin_us = self._what.load.begin_us  # earlier events only probed whether a system answers
+        latencies = sorted(
+            (received - sent) / 1000 for received, sent in times if sent and sent >= begin_us
+        )
         told: dict[str, float] = {"at_us": since_us, "records": records}
         if latencies:
             told["p50_ms"] = latencies[len(latencies) // 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,11 @@ LEAD_US = 1_500_000
 PREPARE_US = 25
 """How far ahead the first record is due: the generator must be up, and have made each record."""
 GRACE_SECONDS = 15.0
+LONGEST_WARMUP, RAMP_SHARE, WARMUP_SEED, LEAD_IN_SECONDS = 3, 0.6, 2, 2.0
+"""A warm-up that settles: its longest and the growing part of it, in times of the shortest; its
+events are others; after it, the first seconds of the measured load do not count."""
+STEADY_SECONDS, STEADY_RATIO, STEADY_MS, BACKLOG_MS = 5, 1.5, 30.0, 1_000.0
+"""Medians of so many seconds differ by at most this, or all are below; none shows a backlog."""
 
 Figures = dict[str, Any]
 
@@ -50,6 +56,8 @@ class Trial:
         forwards: Whether the system only forwards.
         kill: Whether to kill and start it again in the middle of the measurement.
         poison: After how many records a bad one is sent; 0 for never.
+        settling: Whether the warm-up has a load of its own, whose rate grows, and goes on until the
+            system has caught up and its latency is steady, up to three times as long.
     """
 
     events: str
@@ -61,6 +69,7 @@ class Trial:
     forwards: bool = False
     kill: bool = False
     poison: int = 0
+    settling: bool = False
 
     def run(
         self,
@@ -77,23 +86,38 @@ class Trial:
         with Life(start) as life:
             self._await_first_result(brokers, life)
             started = time.monotonic() - began
-            what = self._measurement(brokers)
-            measuring = _start(meter, meter.to_json(what))
-            loading = _start(load, load.to_json(what.load))
-            try:
+            warmed = self._warm_up(brokers, life, on_second) if self.settling else {}
+            what = self.measurement(brokers)
+            with _measured(what) as (measuring, loading):
                 with self._killing(life, what):
                     total = _follow(measuring, life, what, on_second)
                 sent = _last_word(loading)
-            finally:
-                _end(measuring)
-                _end(loading)
         return {
             **total,
             **sent,
             **life.costs(total["records"]),
+            **warmed,
             "start_s": round(started, 1),
             "from_us": what.from_us,
         }
+
+    def _warm_up(self, brokers: str, life: Life, on_second: Callable[[Figures], None]) -> Figures:
+        """Load the system until it keeps up; tell how long that took, and whether it does."""
+        longest = self.warmup * LONGEST_WARMUP
+        warming = replace(self, seconds=longest, warmup=0.0)
+        what = warming.measurement(brokers, seed=WARMUP_SEED, ramp=self.warmup * RAMP_SHARE)
+        seconds: list[Figures] = []
+        with _measured(what) as (measuring, _):
+            for line in measuring.stdout or ():
+                second = json.loads(line).get("second")
+                if second is None:
+                    break
+                life.require_alive()
+                seconds.append(second)
+                on_second({**second, "warming": True})
+                if len(seconds) >= self.warmup and settled(seconds):
+                    break
+        return {"warmup_s": len(seconds), "settled": settled(seconds)}
 
     def _await_first_result(self, brokers: str, life: Life) -> None:
         """Send an event now and then until a result comes: only then has the warm-up begun."""
@@ -117,24 +141,31 @@ class Trial:
                 data={"log": str(life.process.log)},
             ) from None
 
-    def _load(self, brokers: str) -> load.Load:
+    def _load(self, brokers: str, **options: Any) -> load.Load:  # noqa: ANN401  (of Load)
         return due_soon(
             load.Load(
                 brokers=brokers,
                 topic=self.source,
                 events=self.events,
                 rate=self.rate,
-                seconds=self.warmup + self.seconds,
+                seconds=self._uncounted + self.seconds,
                 begin_us=0,
                 poison=self.poison,
+                **options,
             )
         )
 
-    def _measurement(self, brokers: str) -> meter.Measurement:
+    @property
+    def _uncounted(self) -> float:
+        """Seconds at the beginning of the measured load that do not count."""
+        return min(LEAD_IN_SECONDS, self.warmup) if self.settling else self.warmup
+
+    def measurement(self, brokers: str, **options: Any) -> meter.Measurement:  # noqa: ANN401
+        """Give what to measure from now on; options are those of the load."""
         topics = Topics(brokers)
         ends = topics.ends([self.source, self.results])
-        what = self._load(brokers)
-        from_us = what.begin_us + round(self.warmup * 1_000_000)
+        what = self._load(brokers, **options)
+        from_us = what.begin_us + round(self._uncounted * 1_000_000)
         until_us = from_us + round(self.seconds * 1_000_000)
         return meter.Measurement(
             load=what,
@@ -225,6 +256,36 @@ def due_soon(what: load.Load) -> load.Load:
 def starter(command: Command, folder: Path, log: Path) -> Callable[[], ProcessUnderTest]:
     """Give what starts a command, as often as it is asked."""
     return lambda: ProcessUnderTest(command.arguments, command.environment, folder, log)
+
+
+def settled(seconds: list[Figures]) -> bool:
+    """Tell whether a system has caught up with its load, and its latency is steady.
+
+    >>> rising = [{"p50_ms": ms} for ms in (90, 200, 400, 700, 900)]
+    >>> steady = [{"p50_ms": ms} for ms in (5, 7, 6, 12, 5)]
+    >>> settled(rising), settled(steady), settled(steady[:4])
+    (False, True, False)
+    """
+    last = [second.get("p50_ms", math.inf) for second in seconds[-STEADY_SECONDS:]]
+    return (
+        len(last) == STEADY_SECONDS
+        and max(last) < BACKLOG_MS
+        and max(last) <= max(STEADY_RATIO * min(last), STEADY_MS)
+    )
+
+
+@contextlib.contextmanager
+def _measured(
+    what: meter.Measurement,
+) -> Iterator[tuple[subprocess.Popen[str], subprocess.Popen[str]]]:
+    """Run the meter and the load generator, and end both."""
+    measuring = _start(meter, meter.to_json(what))
+    loading = _start(load, load.to_json(what.load))
+    try:
+        yield measuring, loading
+    finally:
+        _end(measuring)
+        _end(loading)
 
 
 def _start(module: Any, request: str) -> subprocess.Popen[str]:  # noqa: ANN401  (a module)
