@@ -317,6 +317,10 @@ class Bookmarks:
         """Let no further row in, and ask once those that are in are done; tell if they were."""
         return bool(self._java.close(int(wait_seconds * 1000)))
 
+    def release(self) -> None:
+        """Let rows in again, once the query has ended: another one may run in this JVM."""
+        self._java.release()
+
     @property
     def under_way(self) -> bool:
         """Whether what was asked for is not there yet."""

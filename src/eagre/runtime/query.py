@@ -223,6 +223,8 @@ class Run:
         if self.bookmarks and not self.bookmarks.close():
             self.parent.say("the last results could not be made sure of: they may be repeated once")
         query.stop()
+        if self.bookmarks:
+            self.bookmarks.query.release()
         self.checkpoint.adopt()
 
     def _epochs_done(self, progress: StreamingQueryProgress | None) -> int:

@@ -155,6 +155,11 @@ public final class Bookmarks {
         return next != null;
     }
 
+    /** Lets rows in again, once the query has ended: the next one in this JVM may need no bookmarks. */
+    public void release() {
+        Watch.close(false);
+    }
+
     /**
      * Holds the sources, lets the rows in work be done, and writes the state, if any; one call at a time, since a
      * drain may come while a bookmark is made.
