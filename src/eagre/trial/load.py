@@ -85,8 +85,7 @@ class Load:
         >>> growing.records, [growing.due_us(n) for n in (0, 500, 2000, 4000)]
         (4000, [0, 1000000, 2000000, 3000000])
         """
-        ramped = self.rate * self.ramp / 2
-        if number < ramped:
+        if number * 2 < self.rate * self.ramp:
             seconds = math.sqrt(2 * self.ramp * number / self.rate)
         else:
             seconds = self.ramp / 2 + number / self.rate
@@ -95,7 +94,7 @@ class Load:
     @property
     def records(self) -> int:
         """How many records there are in all."""
-        return round(self.rate * (self.seconds - min(self.ramp, self.seconds) / 2))
+        return round(self.rate * (self.seconds - self.ramp / 2))
 
     @cached_property
     def source(self) -> Events:

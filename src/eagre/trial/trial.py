@@ -33,10 +33,10 @@ LEAD_US = 1_500_000
 PREPARE_US = 25
 """How far ahead the first record is due: the generator must be up, and have made each record."""
 GRACE_SECONDS = 15.0
-LONGEST_WARMUP, RAMP_SHARE, WARMUP_SEED, LEAD_IN_SECONDS = 3, 0.6, 2, 2.0
+LONGEST_WARMUP, RAMP_SHARE, WARMUP_SEED, LEAD_IN_SECONDS = 2.5, 1.0, 2, 1.0
 """A warm-up that settles: its longest and the growing part of it, in times of the shortest; its
-events are others; after it, the first seconds of the measured load do not count."""
-STEADY_SECONDS, STEADY_RATIO, STEADY_MS, BACKLOG_MS = 5, 1.5, 30.0, 1_000.0
+events are others; after it, the first second of the measured load does not count."""
+STEADY_SECONDS, STEADY_RATIO, STEADY_MS, BACKLOG_MS = 4, 1.5, 30.0, 1_000.0
 """Medians of so many seconds differ by at most this, or all are below; none shows a backlog."""
 
 Figures = dict[str, Any]
@@ -57,7 +57,7 @@ class Trial:
         kill: Whether to kill and start it again in the middle of the measurement.
         poison: After how many records a bad one is sent; 0 for never.
         settling: Whether the warm-up has a load of its own, whose rate grows, and goes on until the
-            system has caught up and its latency is steady, up to three times as long.
+            system has caught up and its latency is steady, up to two and a half times as long.
     """
 
     events: str
@@ -115,7 +115,7 @@ class Trial:
                 life.require_alive()
                 seconds.append(second)
                 on_second({**second, "warming": True})
-                if len(seconds) >= self.warmup and settled(seconds):
+                if len(seconds) >= self.warmup * RAMP_SHARE and settled(seconds):
                     break
         return {"warmup_s": len(seconds), "settled": settled(seconds)}
 
@@ -263,7 +263,7 @@ def settled(seconds: list[Figures]) -> bool:
 
     >>> rising = [{"p50_ms": ms} for ms in (90, 200, 400, 700, 900)]
     >>> steady = [{"p50_ms": ms} for ms in (5, 7, 6, 12, 5)]
-    >>> settled(rising), settled(steady), settled(steady[:4])
+    >>> settled(rising), settled(steady), settled(steady[:3])
     (False, True, False)
     """
     last = [second.get("p50_ms", math.inf) for second in seconds[-STEADY_SECONDS:]]

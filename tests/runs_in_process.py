@@ -1,6 +1,8 @@
 """The Spark child's work in the session of the tests: commits, drains, refusals, in seconds.
 
-``test_run.py`` and ``test_bookmarks.py`` do the same with processes and kills (``make e2e``).
+``test_runs.py`` calls these tests in a process of their own: a commit flushes every producer of its
+JVM, and those of other tests may have lost their broker. ``test_run.py`` and ``test_bookmarks.py``
+do the same with processes and kills (``make e2e``).
 """
 
 import json
