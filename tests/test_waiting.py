@@ -28,6 +28,12 @@ def test_a_usual_machine_gets_the_time_it_was_given(monkeypatch):
     assert measured == [1], "the speed is measured only when the time is over"
 
 
+def test_what_will_not_come_is_not_waited_for_any_longer(monkeypatch):
+    monkeypatch.setattr(waiting, "machine_slowness", lambda: 1e9)
+    with pytest.raises(TimeoutError, match="nobody is there"):
+        wait_until(lambda: False, 0.1, "nobody is there", patient=lambda: False)
+
+
 def test_a_broker_on_a_starved_machine_is_waited_for_with_a_message(monkeypatch):
     monkeypatch.setattr(server, "START_SECONDS", 0.1)
     monkeypatch.setattr(server, "REMIND_SECONDS", 0.2)

@@ -17,12 +17,18 @@ SLOWEST = 10.0
 
 
 def wait_until(
-    condition: Callable[[], T], timeout: float, message: str, interval: float = 0.05
+    condition: Callable[[], T],
+    timeout: float,
+    message: str,
+    interval: float = 0.05,
+    *,
+    patient: Callable[[], bool] = lambda: True,
 ) -> T:
     """Ask again and again until the answer is true, and return that answer.
 
     When the time is over, the speed of the machine is measured, and a slow one gets as many times
-    longer: a start that takes 20 s on a quiet machine takes minutes on a starved one.
+    longer: a start that takes 20 s on a quiet machine takes minutes on a starved one. ``patient``
+    is asked then whether there is anything to wait for.
 
     >>> wait_until(lambda: 42, timeout=1, message="never")
     42
@@ -35,7 +41,7 @@ def wait_until(
     extended = False
     while not (answer := condition()):
         if time.monotonic() > deadline:
-            if extended:
+            if extended or not patient():
                 raise TimeoutError(message)
             deadline = began + timeout * machine_slowness()
             extended = True

@@ -270,7 +270,8 @@ class Topics:
 
     def _metadata(self) -> Any:  # noqa: ANN401
         try:
-            return wait_until(self._asked, self._timeout, "")
+            # A cluster that listens may be slow; one that does not is not waited for any longer.
+            return wait_until(self._asked, self._timeout, "", patient=lambda: not self._down)
         except TimeoutError:
             why = self._refused or misunderstood(self._client)
             raise why or self._silent(f": {self._told}") from None
@@ -278,7 +279,7 @@ class Topics:
     def _silent(self, why: str = "") -> BrokerError:
         return BrokerError(
             "BROKER_UNREACHABLE",
-            f"no Kafka broker answers at {self.brokers} within {self._timeout:g} s{why}.",
+            f"no Kafka broker answers at {self.brokers}{why}.",
             hint="check the address and that the cluster runs; `eagre broker start` starts one.",
         )
 
