@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -155,8 +156,16 @@ def _pipeline(
     command = run_app(
         *(app, "--mode", mode, "--every", every, "--brokers", brokers),
         *("--checkpoint", str(place / "checkpoint"), "--no-check"),
+        environment=_temporary_files(place),
     )
     return starter(command, place, place / "spark.log")
+
+
+def _temporary_files(place: Path) -> dict[str, str]:
+    """Keep what a JVM that is killed at the end of its trial would leave in the demo's folder."""
+    stated = os.environ.get("JAVA_TOOL_OPTIONS", "")
+    options = f"{stated} -Djava.io.tmpdir={place}".strip()
+    return {"TMPDIR": str(place), "SPARK_LOCAL_DIRS": str(place), "JAVA_TOOL_OPTIONS": options}
 
 
 def _epochs(place: Path, since_us: int, seconds: float) -> int:
