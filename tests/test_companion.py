@@ -3,9 +3,11 @@
 Each Java test class is one test here; what failed in it is in the message.
 """
 
+import fcntl
 import importlib.util
 import os
 import subprocess
+import tempfile
 import xml.etree.ElementTree as ET
 from collections import defaultdict
 from dataclasses import dataclass
@@ -37,17 +39,24 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def junit(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("companion")
-    libraries = [companion_jar(), *jars.class_path("junit"), *jars.class_path("spark")]
-    class_path = [*map(str, libraries), f"{spark_jars()}/*"]
-    _hatch_build().javac(SOURCES, class_path, folder / "classes")
-    ran = _launch([str(folder / "classes"), *class_path], folder)
+def junit():
+    """Run them once for all test processes: the first does it, the others wait for its reports."""
+    folder = Path(tempfile.gettempdir()) / "companion"
+    folder.mkdir(exist_ok=True)
+    output = folder / "output"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not output.exists():
+            libraries = [companion_jar(), *jars.class_path("junit"), *jars.class_path("spark")]
+            class_path = [*map(str, libraries), f"{spark_jars()}/*"]
+            _hatch_build().javac(SOURCES, class_path, folder / "classes")
+            ran = _launch([str(folder / "classes"), *class_path], folder)
+            output.write_text(ran.stdout + ran.stderr)
     tests = defaultdict(list)
     for report in (folder / "reports").glob("TEST-*.xml"):
         for case in ET.parse(report).iter("testcase"):  # noqa: S314  (written just now)
             tests[case.get("classname").split("$")[0]].append(case)
-    return Run(ran.stdout + ran.stderr, tests)
+    return Run(output.read_text(), tests)
 
 
 def _hatch_build():

@@ -47,7 +47,7 @@ Figures = dict[str, Any]
 @click.option("--every", default=REAL_TIME_EVERY, show_default=True, help="The real-time epoch.")
 @click.option(
     "--warmup",
-    default=10.0,
+    default=8.0,
     show_default=True,
     help="Seconds under load before the measurement, up to two and a half times as long "
     "where the latency is not steady yet; not counted.",
