@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from eagre.broker.registry import born, same_process
 from eagre.errors import JvmError
 from eagre.files import write_whole
-from eagre.jvm import archive, find_java
+from eagre.jvm import archive, class_path, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,6 +64,7 @@ def train_in_background() -> Path:
             stderr=output,
             start_new_session=True,
         )
+    process.returncode = 0  # it is left to itself: only its note knows it from here on
     started = born(process.pid)
     write_whole(_note(), json.dumps({"pid": process.pid, "born": started}))
     return log
@@ -110,6 +111,7 @@ def train(limit_seconds: float = LIMIT_SECONDS) -> Path:
     Raises:
         JvmError: It could not be written; everything works without.
     """
+    class_path("spark", logging.info)  # the archive is named after its jars: they must be there
     target = archive.archive()
     if target.exists():
         return target
