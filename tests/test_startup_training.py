@@ -29,7 +29,9 @@ def test_training_in_the_background_can_be_stopped(own_cache):
     train_in_background()
     [process] = wait_until(lambda: training(own_cache)[:1], 30, "nothing was started")
     wait_until(lambda: process.nice() == 19, 30, "it has the priority of other work")
+    wait_until(lambda: list(archive().parent.glob("training-*")), 30, "it did not begin")
     assert stop_background_training()
+    assert not list(archive().parent.glob("training-*")), "its folder is left behind"
     wait_until(lambda: not training(own_cache), 30, "it goes on")
     wait_until(lambda: not processes_of(own_cache), 30, "something that it started goes on")
     assert not stop_background_training()

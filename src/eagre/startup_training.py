@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,12 +83,19 @@ def stop_background_training() -> bool:
         os.killpg(noted["pid"], signal.SIGKILL)
     except (OSError, ValueError, KeyError):
         return False
+    for left in _note().parent.glob(f"{_scratch(noted['pid'])}*"):
+        shutil.rmtree(left, ignore_errors=True)
     _note().unlink(missing_ok=True)
     return True
 
 
 def _note() -> Path:
     return archive.archive().parent / "training.json"
+
+
+def _scratch(pid: int) -> str:
+    """How the folder of a training begins: one that is killed cannot remove it."""
+    return f"training-{pid}-"
 
 
 def _train_when_idle() -> None:
@@ -116,7 +124,7 @@ def train(limit_seconds: float = LIMIT_SECONDS) -> Path:
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=_scratch(os.getpid())) as folder:
         part = Path(folder) / "part"
         env = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
         command = [sys.executable, "-m", MODULE, str(part)]
