@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from eagre.broker.client import Client
 from eagre.broker.refusals import GUESSED, misunderstood, refused
@@ -11,7 +11,7 @@ from eagre.errors import BrokerError, SettingsError
 from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 Offsets = dict[str, dict[int, int]]
 """Offsets by topic and partition."""
@@ -21,15 +21,18 @@ PASSING = (
     "NOT_LEADER_FOR_PARTITION",
     "FENCED_LEADER_EPOCH",
     "UNKNOWN_LEADER_EPOCH",
+    "REQUEST_TIMED_OUT",
+    "_TIMED_OUT",
     "_TRANSPORT",
 )
-"""Answers about a partition that are over in a moment.
+"""Answers of a cluster that may be over in a moment: worth asking again.
 
 A broker that stood still is fenced and comes back with a new epoch: its metadata names that
-epoch before its partitions know it.
+epoch before its partitions know it, and for a while no controller is known.
 """
 
-T = TypeVar("T")
+ATTEMPTS = 3
+"""How often a question is asked again within the time that is given for an answer."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +140,11 @@ class Topics:
         wanted = [name for name in dict.fromkeys(names) if name in existing]
         if not wanted:
             return {}
-        futures = self.admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
-        found = {name: self.result(future) for name, future in futures.items()}
+        found = self._read(
+            lambda seconds: self.admin.describe_topics(
+                TopicCollection(wanted), request_timeout=seconds
+            )
+        )
         return {
             name: Topic(name, str(topic.topic_id), len(topic.partitions))
             for name, topic in found.items()
@@ -188,10 +194,12 @@ class Topics:
         asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
         if not asked:
             return {}
-        futures = self.admin.describe_configs(asked, request_timeout=self._timeout)
+        found = self._read(
+            lambda seconds: self.admin.describe_configs(asked, request_timeout=seconds)
+        )
         return {
-            resource.name: {key: str(entry.value) for key, entry in self.result(future).items()}
-            for resource, future in futures.items()
+            resource.name: {key: str(entry.value) for key, entry in entries.items()}
+            for resource, entries in found.items()
         }
 
     def delete(self, names: Iterable[str]) -> None:
@@ -206,10 +214,8 @@ class Topics:
 
     def _led(self, name: str, partitions: int) -> bool:
         """Whether all partitions of a new topic have a leader that answers."""
-        from confluent_kafka.admin import OffsetSpec
-
         try:
-            found = self._listed(self._partitions([name], OffsetSpec.latest()))
+            found = self.ends([name])
         except BrokerError:
             return False
         return len(found.get(name, ())) == partitions
@@ -249,24 +255,38 @@ class Topics:
         request = self._partitions(names, spec)
         if not request:
             return {}
+        found = self._read(
+            lambda seconds: self.admin.list_offsets(request, request_timeout=seconds)
+        )
+        offsets: Offsets = {}
+        for at, listed in found.items():
+            offsets.setdefault(at.topic, {})[at.partition] = listed.offset
+        return offsets
+
+    def _read(self, ask: Callable[[float], dict[Any, Any]]) -> dict[Any, Any]:
+        """Ask until the cluster answers, several times within the limit.
+
+        Args:
+            ask: Sends the request, given the seconds one attempt has; gives the futures by key.
+
+        Raises:
+            BrokerError: It refuses, or does not answer in time.
+        """
+
+        def attempt() -> dict[Any, Any]:
+            try:
+                futures = ask(self._timeout / ATTEMPTS)
+                return {key: self.result(future) for key, future in futures.items()}
+            except BrokerError as error:
+                if error.data.get("kafka_error") not in PASSING:
+                    raise
+                self._told = error.problem
+                return {}
+
         try:
-            return wait_until(lambda: self._listed(request), self._timeout, "")
+            return wait_until(attempt, self._timeout, "")
         except TimeoutError:
             raise self._silent(f": {self._told}") from None
-
-    def _listed(self, request: dict[Any, object]) -> Offsets:
-        """Ask for offsets once; gives none where a partition's leader is away for the moment."""
-        futures = self.admin.list_offsets(request, request_timeout=self._timeout)
-        offsets: Offsets = {}
-        try:
-            for at, future in futures.items():
-                offsets.setdefault(at.topic, {})[at.partition] = self.result(future).offset
-        except BrokerError as error:
-            if error.data.get("kafka_error") not in PASSING:
-                raise
-            self._told = error.problem
-            return {}
-        return offsets
 
     def _metadata(self) -> Any:  # noqa: ANN401
         try:
