@@ -22,6 +22,7 @@ def gone(pid):
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.e2e
 def test_several_at_once_and_nothing_left_behind():
     with EmbeddedBroker() as one, EmbeddedBroker() as other:
         Topics(one.address).create("here", 2)
@@ -44,6 +45,7 @@ def test_it_listens_on_loopback_only():
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
 
 
+@pytest.mark.e2e
 def test_data_stays_and_a_killed_brokers_folder_is_recovered(tmp_path):
     data = tmp_path / "data"
     with EmbeddedBroker(data=data) as broker:
@@ -79,6 +81,7 @@ def test_a_broker_that_cannot_start_gives_kafkas_reason():
         EmbeddedBroker(settings={"compression.type": "no.such"}).start()
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_ends_with_the_program_that_started_it(how):
     program = (
@@ -96,6 +99,7 @@ def test_it_ends_with_the_program_that_started_it(how):
     wait_until(lambda: gone(pid), 20, f"broker {pid} outlived its program")
 
 
+@pytest.mark.e2e
 def test_abandoned_temporary_folders_are_swept(tmp_path, monkeypatch):
     from eagre.jvm import jars
 

@@ -680,6 +680,7 @@ def payments(topic, **more):
     return eg.Kafka(topic, schema=PAYMENTS, **more)
 
 
+@pytest.mark.e2e
 def test_a_finding_names_the_line_of_the_users_file(cli, eagre_broker):
     text = """
 import eagre as eg
@@ -859,7 +860,7 @@ def good(df):
 """
 
 
-def test_check_from_the_command_line(cli, eagre_broker):
+def test_check_from_the_command_line(cli):
     path = cli.app(GOOD)
     done = cli.ok("check", path, "--json", "-", "--checkpoint", "/var/lib/eagre/good")
     told = json.loads(done.stdout)
@@ -871,6 +872,12 @@ def test_check_from_the_command_line(cli, eagre_broker):
     assert report["slots"] == {"needed": 28, "terms": [8, 20], "available": 64}
     assert report["findings"] == []
     assert "no brokers are known" in " ".join(report["unseen"])
+    assert not (cli.folder / ".eagre" / "checkpoints").exists()
+
+
+@pytest.mark.e2e
+def test_check_says_how_to_get_enough_slots(cli, eagre_broker):
+    path = cli.app(GOOD)
     few = cli("check", path, "--master", "local[4]", "--fix", "--brokers", eagre_broker.address)
     assert few.returncode == 1
     assert "needs 8 + 20 = 28 slots and the session has 4" in few.stdout
@@ -909,10 +916,14 @@ def test_no_profile_for_throughput_where_records_are_few_or_have_no_time(p99, ra
     assert "throughput" not in " ".join(advise(report, Wish(p99, rate)).reasons)
 
 
-def test_size_and_advise_of_an_app(cli):
-    path = cli.app(GOOD)
-    told = json.loads(cli.ok("size", path, "--json", "-").stdout)
+@pytest.mark.e2e
+def test_size_of_an_app(cli):
+    told = json.loads(cli.ok("size", cli.app(GOOD), "--json", "-").stdout)
     assert (told["slots"], told["terms"], told["executors"]) == (28, [8, 20], 7)
+
+
+def test_advise(cli):
+    path = cli.app(GOOD)
     fast = cli.ok("advise", path, "--p99", 100, "--rate", 5000, "--json", "told.json").stdout
     assert "good: real-time" in fast
     assert "--profile throughput` records share their requests: 0.40 instead of 1.00 cores" in fast

@@ -195,6 +195,7 @@ def test_operators_in_a_chain(run_in_both_modes):
     assert {row["id"]: (row["n"], row.get("total")) for row in found} == expected_of_chain(rows)
 
 
+@pytest.mark.e2e
 def test_the_same_after_interruptions(eagre_harness, tmp_path):
     """Stopped in the middle of epochs, without a drain, again and again, in both modes."""
     rows = payments(8, 400, grace=20)[:400]

@@ -25,6 +25,7 @@ def wheel(tmp_path_factory):
         return set(archive.namelist())
 
 
+@pytest.mark.e2e
 def test_the_wheel_holds_what_git_holds(wheel):
     done = subprocess.run(
         ["git", "ls-files", "src/eagre", "src/eagre_bench"],  # noqa: S607  (whatever git the user has)
@@ -74,12 +75,14 @@ def test_doctor_fetches_what_a_new_user_lacks(cli, first_use):
     assert "copying" not in cli.ok("doctor", **first_use).stderr
 
 
+@pytest.mark.e2e
 def test_the_check_says_that_it_fetches(cli, first_use):
     app = cli.app("raise SystemExit('loaded')")
     done = cli("check", app, **first_use)
     assert "eagre: copying 5 spark jars" in done.stderr
 
 
+@pytest.mark.e2e
 def test_the_test_kit_says_that_it_fetches(tmp_path, first_use):
     (tmp_path / "test_it.py").write_text("def test_it(eagre_broker): assert eagre_broker.address")
     done = subprocess.run(

@@ -361,6 +361,7 @@ def test_state_is_what_status_shows(page):
     assert view["waiting"]
 
 
+@pytest.mark.long
 def test_many_seconds_for_ten_clients_leave_memory_flat():
     """Ten minutes of seconds, each shorter; docs/page.md has the real ten minutes."""
     run = run_of(vitals=VITALS)

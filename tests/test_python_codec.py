@@ -91,7 +91,7 @@ tables = st.lists(kinds, min_size=1, max_size=11).flatmap(
 )
 
 
-@settings(max_examples=300, deadline=None, print_blob=True)
+@settings(max_examples=100, deadline=None, print_blob=True)
 @given(tables)
 def test_a_row_is_what_it_was(table):
     kinds_, rows = table
@@ -107,7 +107,7 @@ def test_a_row_is_what_it_was(table):
 
 
 @settings(
-    max_examples=25,
+    max_examples=10,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
