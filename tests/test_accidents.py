@@ -111,7 +111,7 @@ def test_a_clock_that_steps_back_lengthens_no_epoch(eagre_spark):
     """Spark's epochs in real time end by this clock; the machine's is played by one of Spark's."""
     jvm = eagre_spark._jvm  # noqa: SLF001
     machine = jvm.org.apache.spark.util.ManualClock(10_000_000)
-    steady = jvm.dev.eagre.SteadyClock(machine)
+    steady = jvm.dev.eagre.spark.SteadyClock(machine)
     machine.setTime(10_000_000 - 3_600_000)
     time.sleep(0.05)
     assert 10_000_050 <= steady.getTimeMillis() < 10_060_000
@@ -119,9 +119,9 @@ def test_a_clock_that_steps_back_lengthens_no_epoch(eagre_spark):
     assert steady.getTimeMillis() == 13_600_000
     machine.setTime(0)
     assert 13_600_000 <= steady.getTimeMillis() < 13_660_000
-    gateway.companion(eagre_spark, "SparkInternals")
+    gateway.companion(eagre_spark, "spark.SparkInternals")
     used = jvm.org.apache.spark.sql.execution.datasources.v2.LowLatencyClock.getClock()
-    assert used.getClass().getName() == "dev.eagre.SteadyClock"
+    assert used.getClass().getName() == "dev.eagre.spark.SteadyClock"
 
 
 def test_retention_that_overtakes_is_told(eagre_broker):

@@ -262,7 +262,7 @@ def test_which_bookmarks_a_pipeline_can_do_with(eagre_spark, eagre_broker):
     timed = stream.withColumn("at", F.col("_source.timestamp")).withWatermark("at", "1 second")
     for rows, kind in (
         (stream.where("n > 1").select("card", F.explode("l").alias("n")), "rows"),
-        (stream.withColumn("n", half("n")), "still"),
+        (stream.withColumn("n", half("n")), "pause"),
         (counted, "state"),
         (counted.withColumn("count", half("count")), "state"),
         (eg.deduplicate(stream, "card", "1 s"), "state"),

@@ -16,7 +16,7 @@ class Files:
         conf = jvm.org.apache.hadoop.conf.Configuration()
         for key, value in settings.items():
             conf.set(key.replace("__", "."), value)
-        self.manager = jvm.dev.eagre.CheckpointFiles(self._path(""), conf)
+        self.manager = jvm.dev.eagre.state.CheckpointFiles(self._path(""), conf)
 
     def _path(self, name):
         return self._jvm.org.apache.hadoop.fs.Path(f"file:{self._folder}/{name}")
@@ -43,7 +43,7 @@ def names(folder):
 
 
 def test_a_session_has_it(eagre_spark):
-    assert eagre_spark.conf.get(SETTING) == "dev.eagre.CheckpointFiles"
+    assert eagre_spark.conf.get(SETTING) == "dev.eagre.state.CheckpointFiles"
 
 
 def test_a_file_is_there_whole_or_not_at_all(files, tmp_path):
@@ -74,11 +74,11 @@ def test_an_older_checksum_of_hadoop_goes_with_its_file(files, tmp_path):
 
 
 def test_another_file_system_is_left_to_spark(eagre_spark, tmp_path):
-    slow = "dev.eagre.SlowFileSystem$Context"
+    slow = "dev.eagre.testing.SlowFileSystem$Context"
     files = Files(
         eagre_spark._jvm,  # noqa: SLF001
         tmp_path,
-        fs__file__impl="dev.eagre.SlowFileSystem",
+        fs__file__impl="dev.eagre.testing.SlowFileSystem",
         fs__AbstractFileSystem__file__impl=slow,
         eagre__slow__ms="300",
     )

@@ -92,7 +92,7 @@ PROFILE = (
     ),
     Setting(
         "spark.sql.streaming.checkpointFileManagerClass",
-        "dev.eagre.CheckpointFiles",
+        "dev.eagre.state.CheckpointFiles",
         "Hadoop starts a process for each checkpoint file it creates or renames on a local disk, "
         "some ten at each end of an epoch; the companion writes them itself. Other file systems "
         "are written to as before.",

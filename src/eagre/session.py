@@ -33,7 +33,7 @@ and shuffle partition holds one for as long as the query runs, and most of them 
 
 
 EXTENSIONS = "spark.sql.extensions"
-RULES = "dev.eagre.python.Extensions"
+RULES = "dev.eagre.SqlExtensions"
 """The companion's rules of planning: they let a plan call Python."""
 PROVIDERS = "spark.sql.extensions.test.loadFromCp"
 """Spark need not load the class path's extensions: the companion does, and MLlib's when needed."""
@@ -42,7 +42,7 @@ NESTED_PRUNING = "spark.sql.optimizer.serializer.nestedSchemaPruning.enabled"
 
 
 SHUFFLE = "spark.shuffle.manager.incremental"
-HAND_TO_HAND = "dev.eagre.flow.LocalShuffle"
+IN_PROCESS_SHUFFLE = "dev.eagre.shuffle.InProcessShuffle"
 """The shuffle of real time: rows go from thread to thread without a socket, and are counted."""
 ONE_JVM = re.compile(r"local(\[[\w*]+\])?")
 """Masters whose tasks are threads of one JVM, none of which is tried again."""
@@ -85,7 +85,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         own = stated.get(CLASS_PATH, "")
         builder.config(CLASS_PATH, _appended(own, jars, os.pathsep))
         if ONE_JVM.fullmatch(master):
-            builder.config(SHUFFLE, stated.get(SHUFFLE, HAND_TO_HAND))
+            builder.config(SHUFFLE, stated.get(SHUFFLE, IN_PROCESS_SHUFFLE))
         stated[COLLECTOR.key] = _with_archive(stated.get(COLLECTOR.key, ""))
     builder.config(EXTENSIONS, _appended(stated.get(EXTENSIONS, ""), [RULES]))
     builder.config(PROVIDERS, "false")

@@ -165,7 +165,7 @@ class EmbeddedBroker:
             *("-Xms512m", "-Xmx512m", "-Xmn200m", "-XX:MetaspaceSize=128m", "-XX:+UseParallelGC"),
             "-Djava.awt.headless=true",
             *("-cp", ":".join(map(str, jars))),
-            "dev.eagre.EmbeddedBroker",
+            "dev.eagre.broker.EmbeddedBroker",
             str(properties),
             cluster_id(properties.parent),
             *([] if self._background else ["--tether"]),

@@ -125,7 +125,7 @@ class View:
         return [
             epoch
             for epoch in self.status.epochs
-            if "bookmark" not in epoch["phases"] or "standstill" in epoch["phases"]
+            if "commit" not in epoch["phases"] or "pause" in epoch["phases"]
         ]
 
     def _mark_once(self, kind: str, at: float, text: str) -> None:

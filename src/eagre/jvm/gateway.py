@@ -48,8 +48,8 @@ def _shaken_hands(spark: SparkSession) -> dict[str, Any]:
             "before the first session of the process.",
         )
     check_version(package.Companion.version(), "the running Spark session")
-    package.SparkInternals.keepTime()
-    package.SparkInternals.forgetOrigins(spark.sparkContext._jsc.sc())  # noqa: SLF001
+    package.spark.SparkInternals.useSteadyClock()
+    package.spark.SparkInternals.dropSettingSources(spark.sparkContext._jsc.sc())  # noqa: SLF001
     return _classes.setdefault(spark.sparkContext, {PACKAGE: package})
 
 
@@ -73,9 +73,9 @@ def function_column(
     """Give a column that calls a Python function over the bridge."""
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    bridge = companion(spark, "python.Bridge")
+    api = companion(spark, "python.PythonApi")
     return ClassicColumn(
-        bridge.column(name, bytearray(code), returns, options, arguments._jc)  # noqa: SLF001
+        api.column(name, bytearray(code), returns, options, arguments._jc)  # noqa: SLF001
     )
 
 
@@ -95,7 +95,7 @@ def transform_with_state(  # noqa: PLR0913, PLR0917  (as Java has them)
 
     groups = grouped._jgd  # noqa: SLF001  (PySpark offers no public way, here and below)
     first = initial._jgd if initial is not None else None  # noqa: SLF001
-    rows = companion(spark, "python.Bridge").transform(
+    rows = companion(spark, "python.PythonApi").transform(
         groups, first, bytearray(code), declared, output, time_mode, options, tick_ms
     )
     return ClassicDataFrame(rows, spark)
@@ -103,7 +103,7 @@ def transform_with_state(  # noqa: PLR0913, PLR0917  (as Java has them)
 
 def warm_workers(spark: SparkSession, options: str) -> None:
     """Start what Python workers are forked from, before the first row needs them."""
-    companion(spark, "python.Bridge").warm(options)
+    companion(spark, "python.PythonApi").warm(options)
 
 
 def operator(rows: DataFrame, name: str, keys: int, spec: str, results: str) -> DataFrame:
@@ -111,13 +111,13 @@ def operator(rows: DataFrame, name: str, keys: int, spec: str, results: str) -> 
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     spark = rows.sparkSession
-    made = companion(spark, "operators.Operators").over(rows._jdf, name, keys, spec, results)  # noqa: SLF001
+    made = companion(spark, "operators.OperatorsApi").over(rows._jdf, name, keys, spec, results)  # noqa: SLF001
     return ClassicDataFrame(made, spark)
 
 
 def stateful_parts(rows: DataFrame) -> list[str]:
     """Name the stateful parts that rows come through; ``:updates`` marks what repeats results."""
-    below = companion(rows.sparkSession, "operators.Operators").below(rows._jdf)  # noqa: SLF001
+    below = companion(rows.sparkSession, "operators.OperatorsApi").below(rows._jdf)  # noqa: SLF001
     return [str(name) for name in below]
 
 
@@ -125,14 +125,14 @@ def packed(spark: SparkSession, struct: Column, schema: str) -> Column:
     """Give a struct as bytes, as operators carry it."""
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    return ClassicColumn(companion(spark, "operators.Operators").packed(struct._jc, schema))  # noqa: SLF001
+    return ClassicColumn(companion(spark, "operators.OperatorsApi").packed(struct._jc, schema))  # noqa: SLF001
 
 
 def unpacked(spark: SparkSession, column: Column, schema: str) -> Column:
     """Give such bytes as a struct."""
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    return ClassicColumn(companion(spark, "operators.Operators").unpacked(column._jc, schema))  # noqa: SLF001
+    return ClassicColumn(companion(spark, "operators.OperatorsApi").unpacked(column._jc, schema))  # noqa: SLF001
 
 
 def with_origin(rows: DataFrame, aligned: Sequence[str]) -> DataFrame:
@@ -147,10 +147,10 @@ def with_origin(rows: DataFrame, aligned: Sequence[str]) -> DataFrame:
 
     spark = rows.sparkSession
     try:
-        carried = companion(spark, "delivery.Delivery").carried(rows._jdf, list(aligned))  # noqa: SLF001
+        carried = companion(spark, "delivery.DeliveryApi").carried(rows._jdf, list(aligned))  # noqa: SLF001
     except (Py4JJavaError, CapturedException) as error:
         refusal = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-        if refusal is None or "Refusal" not in str(refusal.getClass()):
+        if refusal is None or "UnsupportedPipeline" not in str(refusal.getClass()):
             raise
         raise SettingsError(
             str(refusal.getCode()), f"{refusal.getMessage()}.", hint=str(refusal.getHint())
@@ -163,13 +163,13 @@ def identity_column(spark: SparkSession, source: Column, prefix: str, delivered:
     from pyspark.sql.classic.column import Column as ClassicColumn
 
     return ClassicColumn(
-        companion(spark, "delivery.Delivery").identity(source._jc, prefix, delivered)  # noqa: SLF001
+        companion(spark, "delivery.DeliveryApi").identity(source._jc, prefix, delivered)  # noqa: SLF001
     )
 
 
 def nothing_delivered(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j object)
     """Give the empty set of delivered results."""
-    return companion(spark, "delivery.Delivery").nothing(spark._jsparkSession)  # noqa: SLF001
+    return companion(spark, "delivery.DeliveryApi").nothing(spark._jsparkSession)  # noqa: SLF001
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def scan_delivered(
     """Collect the identities of the results in a part of the output."""
     session = spark._jsparkSession  # noqa: SLF001
     where = (part.settings, part.starts, part.ends)
-    return companion(spark, "delivery.Delivery").scan(
+    return companion(spark, "delivery.DeliveryApi").scan(
         session, *where, pipeline, fenced, committed, rule
     )
 
@@ -201,28 +201,28 @@ def scan_delivered(
 def scan_letters(spark: SparkSession, part: Part, pipeline: str, committed: str) -> str:
     """Collect the dead letters in a part of their topics, as text for ``Memory.java``."""
     where = (part.settings, part.starts, part.ends)
-    return str(companion(spark, "delivery.Delivery").letters(*where, pipeline, committed))
+    return str(companion(spark, "delivery.DeliveryApi").letters(*where, pipeline, committed))
 
 
 def delivered_size(spark: SparkSession, delivered: Any) -> int:  # noqa: ANN401  (a py4j object)
     """How many results a scan found."""
-    return int(companion(spark, "delivery.Delivery").size(delivered))
+    return int(companion(spark, "delivery.DeliveryApi").size(delivered))
 
 
 def reach(spark: SparkSession, delivered: Any, letters: str) -> str:  # noqa: ANN401  (a py4j object)
     """Give the highest source offsets among results and dead letters, as JSON."""
-    return str(companion(spark, "delivery.Delivery").reach(delivered, letters))
+    return str(companion(spark, "delivery.DeliveryApi").reach(delivered, letters))
 
 
 def lock(spark: SparkSession, file: Path, wait_seconds: float) -> bool:
     """Take a lock for as long as the JVM lives; tell whether it was to be had in time."""
-    return bool(companion(spark, "delivery.Delivery").lock(str(file), int(wait_seconds * 1000)))
+    return bool(companion(spark, "delivery.DeliveryApi").lock(str(file), int(wait_seconds * 1000)))
 
 
 def upserts(rows: DataFrame, spec: str) -> DataStreamWriter:
     """Give a write of rows, and their versions, into a database; the spec holds no secret."""
     writer = rows.writeStream.outputMode("update")
-    java = companion(rows.sparkSession, "sinks.Upserts")(spec)
+    java = companion(rows.sparkSession, "sinks.UpsertWriter")(spec)
     writer._jwrite.foreach(java)  # noqa: SLF001  (PySpark's own foreach takes Python only)
     return writer
 
@@ -231,7 +231,7 @@ def upserted(spark: SparkSession) -> int | None:
     """How many rows databases have taken from this JVM; None where executors write them."""
     if not str(spark.sparkContext.master).startswith("local"):
         return None
-    return int(companion(spark, "sinks.Upserts").written())
+    return int(companion(spark, "sinks.UpsertWriter").written())
 
 
 def accepted(spark: SparkSession, rules: str, record: Sequence[Column]) -> Column:
@@ -246,7 +246,7 @@ def fits(spark: SparkSession, rules: str, arguments: Sequence[Column]) -> Column
 
 def row_by_row(df: DataFrame) -> bool:
     """Tell whether each row is worked off before the next: nothing gathers, sorts or joins them."""
-    return bool(companion(df.sparkSession, "letters.Columns").rowByRow(df._jdf))  # noqa: SLF001
+    return bool(companion(df.sparkSession, "spark.PlanShape").rowByRow(df._jdf))  # noqa: SLF001
 
 
 def _letters_column(
@@ -257,12 +257,12 @@ def _letters_column(
     given = spark._jvm.java.util.ArrayList()  # type: ignore[union-attr]  # noqa: SLF001
     for column in columns:
         given.add(column._jc)  # noqa: SLF001
-    return ClassicColumn(getattr(companion(spark, "letters.Columns"), name)(rules, given))
+    return ClassicColumn(getattr(companion(spark, "deadletter.DeadLetterApi"), name)(rules, given))
 
 
 def row_counts(spark: SparkSession) -> dict[str, int]:
     """How many rows were dropped or dead-lettered in the driver's JVM, by ``pipeline/fate``."""
-    return dict(json.loads(companion(spark, "letters.Counters").all()))
+    return dict(json.loads(companion(spark, "metrics.RowCounters").all()))
 
 
 def suspects(spark: SparkSession, pipeline: str | None = None) -> list[tuple[str, int, int]]:
@@ -272,46 +272,45 @@ def suspects(spark: SparkSession, pipeline: str | None = None) -> list[tuple[str
     """
     return [
         (str(topic), int(partition), int(offset))
-        for name, topic, partition, offset in companion(spark, "letters.Suspects").all()
+        for name, topic, partition, offset in companion(spark, "deadletter.SuspectRecords").all()
         if pipeline in (None, name)
     ]
 
 
 def drain(spark: SparkSession, query: StreamingQuery) -> None:
     """Let the running epoch or micro-batch end and commit; start no other."""
-    companion(spark, "SparkInternals").drain(_java_query(query))
+    companion(spark, "spark.SparkInternals").drain(_java_query(query))
 
 
 def keep_plan(spark: SparkSession, query: StreamingQuery) -> None:
     """Let each epoch be planned from the one before: only where its sources begin has changed."""
-    companion(spark, "SparkInternals").keepPlan(_java_query(query))
+    companion(spark, "plan.PlanCache").install(_java_query(query))
 
 
 def rehearse(spark: SparkSession, query: StreamingQuery, times: int = REHEARSALS) -> Any:  # noqa: ANN401  (a py4j object)
     """Plan the running epoch beside it a number of times: the ends of epochs are quicker then."""
-    return companion(spark, "SparkInternals").rehearse(_java_query(query), times)
+    return companion(spark, "plan.PlannerWarmup").start(_java_query(query), times)
 
 
 def bookmarkable(df: DataFrame) -> str:
     """Tell which bookmarks a real-time query over these rows can do with instead of epochs.
 
     Returns:
-        ``rows`` where each is worked off before the next, ``still`` where the query stands still
+        ``rows`` where each is worked off before the next, ``pause`` where the query pauses
         for a moment, ``state`` where its state is written meanwhile; empty for none.
     """
-    return str(companion(df.sparkSession, "Bookmarks").fit(df._jdf))  # noqa: SLF001
+    return str(companion(df.sparkSession, "CommitApi").supported(df._jdf))  # noqa: SLF001
 
 
 class Bookmarks:
     """Asks a running query how far it has delivered, while its epoch goes on."""
 
     def __init__(self, spark: SparkSession, query: StreamingQuery, *, stands: bool) -> None:
-        internals = companion(spark, "SparkInternals")
-        self._java = internals.bookmarks(_java_query(query), stands)
+        self._java = companion(spark, "CommitApi").start(_java_query(query), stands)
 
     def ask(self) -> None:
         """Ask for a bookmark; it is there when the producers have sent what they hold."""
-        self._java.ask()
+        self._java.request()
 
     def close(self, wait_seconds: float) -> bool:
         """Let no further row in, and ask once those that are in are done; tell if they were."""
@@ -328,13 +327,13 @@ class Bookmarks:
 
     def answer(self) -> dict[str, Any] | None:
         """Give what was asked for; None where there is nothing to be said."""
-        told = str(self._java.answer())
+        told = str(self._java.result())
         return json.loads(told) if told else None
 
 
 def ended(spark: SparkSession, query: StreamingQuery) -> bool:
     """Tell whether the query's thread is over; ``isActive`` is false as soon as a drain began."""
-    return bool(companion(spark, "SparkInternals").ended(_java_query(query)))
+    return bool(companion(spark, "spark.SparkInternals").ended(_java_query(query)))
 
 
 def has_run(spark: SparkSession, query: StreamingQuery) -> bool:
@@ -344,13 +343,15 @@ def has_run(spark: SparkSession, query: StreamingQuery) -> bool:
 
 def physical_plan(spark: SparkSession, query: StreamingQuery) -> list[dict[str, Any]]:
     """Give the operators that run now, inputs before what they feed; empty before the first."""
-    return list(json.loads(companion(spark, "SparkInternals").plan(_java_query(query))))
+    return list(
+        json.loads(companion(spark, "spark.SparkInternals").physicalPlan(_java_query(query)))
+    )
 
 
 def goes_by_the_clock(df: DataFrame) -> bool:
     """Tell whether a query has timers or TTL by the wall clock."""
-    internals = companion(df.sparkSession, "SparkInternals")
-    return bool(internals.goesByTheClock(df._jdf))  # noqa: SLF001
+    internals = companion(df.sparkSession, "spark.SparkInternals")
+    return bool(internals.usesProcessingTime(df._jdf))  # noqa: SLF001
 
 
 @dataclass(frozen=True)
@@ -380,7 +381,7 @@ class Vitals:
 
 def vitals(spark: SparkSession) -> Vitals:
     """Ask the session's JVM how it fares, all in one question."""
-    return Vitals(**json.loads(companion(spark, "Vitals").told()))
+    return Vitals(**json.loads(companion(spark, "metrics.JvmMetrics").told()))
 
 
 def place(name: str) -> tuple[str, int]:
@@ -404,7 +405,7 @@ class RunningQuery:
 
 def running_queries(spark: SparkSession) -> tuple[RunningQuery, ...]:
     """Give the queries that run in a session."""
-    internals = companion(spark, "SparkInternals")
+    internals = companion(spark, "spark.SparkInternals")
     return tuple(
         RunningQuery(
             query.name or str(query.id),
@@ -418,7 +419,7 @@ def running_queries(spark: SparkSession) -> tuple[RunningQuery, ...]:
 def settings(spark: SparkSession) -> dict[str, str]:
     """Give every setting of a session that was set, its context's included, in one call."""
     told: dict[str, str] = json.loads(
-        companion(spark, "SparkInternals").settings(spark._jsparkSession)  # noqa: SLF001
+        companion(spark, "spark.SparkInternals").settings(spark._jsparkSession)  # noqa: SLF001
     )
     return told
 

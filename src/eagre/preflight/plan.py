@@ -172,7 +172,7 @@ def plan(spark: SparkSession, writer: DataStreamWriter, epoch_ms: int, partition
         epoch_ms: The epoch to plan with.
         partitions: The shuffle partitions that its checkpoint has fixed; 0 for none.
     """
-    companion = gateway.companion(spark, "Preflight")
+    companion = gateway.companion(spark, "plan.Preflight")
     return Plan.from_json(companion.describe(writer._jwrite, epoch_ms, partitions))  # noqa: SLF001
 
 
@@ -181,7 +181,7 @@ def lines(spark: SparkSession) -> Iterator[None]:
     """Remember, while a query is built, which line of the user's file made each operator."""
     from pyspark.sql.classic.dataframe import DataFrame
 
-    mark = gateway.companion(spark, "Preflight").mark
+    mark = gateway.companion(spark, "plan.Preflight").mark
     original = DataFrame.__init__
 
     def marking(self: DataFrame, jdf: Any, *rest: Any) -> None:  # noqa: ANN401  (as PySpark's)

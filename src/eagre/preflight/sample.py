@@ -33,7 +33,7 @@ def skew(
     ranges = [_newest(source, facts) for source in facts.plan.sources]
     if not ranges or not all(ranges):
         return
-    told = gateway.companion(spark, "Preflight").keys(writer._jwrite, json.dumps(ranges))  # noqa: SLF001
+    told = gateway.companion(spark, "plan.Preflight").keys(writer._jwrite, json.dumps(ranges))  # noqa: SLF001
     for one in json.loads(told):
         if one["rows"]:
             yield ", ".join(one["keys"]), one["most"] / one["rows"], one["rows"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eagre.delivery import Checkpoint, Ledger
     from eagre.jvm import gateway
 
-EPOCHS = {"rows": "1 hour", "still": "1 hour", "state": "20 days"}
+EPOCHS = {"rows": "1 hour", "pause": "1 hour", "state": "20 days"}
 """How long Spark's own epochs are where there are bookmarks. One with state may not end by itself:
 it has more versions of its state by then than Spark has counted."""
 

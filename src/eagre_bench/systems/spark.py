@@ -233,7 +233,7 @@ def slow(job: Job) -> dict[str, str]:
         return {}
     return {
         "spark.driver.extraClassPath": str(companion_jar()),
-        "spark.hadoop.fs.file.impl": "dev.eagre.SlowFileSystem",
-        "spark.hadoop.fs.AbstractFileSystem.file.impl": "dev.eagre.SlowFileSystem$Context",
+        "spark.hadoop.fs.file.impl": "dev.eagre.testing.SlowFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "dev.eagre.testing.SlowFileSystem$Context",
         "spark.hadoop.eagre.slow.ms": str(job.slow_checkpoint_ms),
     }

@@ -147,8 +147,8 @@ export function epochs(view) {
   const rows = [...all].reverse().slice(0, 8).map((e) => h("tr", {}, h("td", {}, String(e.batch)), h("td", {}, clock(e.ended)), h("td", { class: "n" }, count(e.rows)),
     h("td", { class: "n" }, ms(e.phases.addBatch)), h("td", { class: "n" }, ms(around(e))),
     h("td", { class: "keep" }, h("div", { class: "phases" }, names.map((n, i) => h("i", { class: `ph${i % 6}`, w: `${(100 * (e.phases[n] || 0)) / most}%`, title: `${n} ${e.phases[n] || 0} ms` }))))));
-  const marked = all.every((e) => "bookmark" in e.phases), stood = all.some((e) => "standstill" in e.phases);
-  const note = !marked ? "rows flow in the run; around it they wait" : stood ? "rows wait only for the standstill" : "rows flow on while a bookmark is written";
+  const marked = all.every((e) => "commit" in e.phases), stood = all.some((e) => "pause" in e.phases);
+  const note = !marked ? "rows flow in the run; around it they wait" : stood ? "rows wait only during the pause" : "rows flow on during a commit";
   fill("epochs", head(title, note), table([[real ? "epoch" : "batch"], ["ended"], ["rows", "n"], ["run", "n"], ["around", "n"], ["", "keep"]], rows),
     h("p", { class: "foot legend phases-key" }, names.map((n, i) => h("span", {}, h("i", { class: `ph${i % 6}` }), n))));
 }

@@ -71,7 +71,7 @@ final class Aggregate {
         long count;
         long whole;
         double real;
-        Sketch sketch;
+        DistinctSketch sketch;
     }
 
     void add(Partial partial, Row row) {
@@ -79,7 +79,7 @@ final class Aggregate {
         Partial one = new Partial();
         one.count = 1;
         if (kind == Kind.DISTINCT) {
-            one.sketch = Sketch.of(row.getLong(column));
+            one.sketch = DistinctSketch.of(row.getLong(column));
         } else if (kind != Kind.COUNT) {
             one.whole = whole ? row.getLong(column) : 0;
             one.real = whole ? one.whole : row.getDouble(column);
@@ -133,7 +133,7 @@ final class Aggregate {
         partial.count = in.readLong();
         if (partial.count == 0 || kind == Kind.COUNT) return;
         if (kind == Kind.DISTINCT) {
-            partial.sketch = Sketch.read(in);
+            partial.sketch = DistinctSketch.read(in);
             return;
         }
         partial.whole = whole ? in.readLong() : 0;

@@ -48,7 +48,7 @@ final class IntervalJoin extends Operator<IntervalJoin.Both> {
                 held.at = in.readLong();
                 held.touched = in.readLong();
                 held.matched = in.readBoolean();
-                held.row = Layout.readBytes(in);
+                held.row = StateLayout.readBytes(in);
                 rows.add(held);
             }
         }
@@ -62,7 +62,7 @@ final class IntervalJoin extends Operator<IntervalJoin.Both> {
                 out.writeLong(held.at);
                 out.writeLong(held.touched);
                 out.writeBoolean(held.matched);
-                Layout.writeBytes(held.row, out);
+                StateLayout.writeBytes(held.row, out);
             }
         }
     }
@@ -99,7 +99,7 @@ final class IntervalJoin extends Operator<IntervalJoin.Both> {
             other.matched = true;
             byte[] left = mine.side == LEFT ? mine.row : other.row;
             byte[] right = mine.side == LEFT ? other.row : mine.row;
-            out.add(Results.row(group, left, right, mine.side));
+            out.add(KeyedResults.row(group, left, right, mine.side));
         }
         state.rows.add(mine);
         for (Iterator<Held> rows = state.rows.iterator(); rows.hasNext(); ) {
@@ -127,7 +127,7 @@ final class IntervalJoin extends Operator<IntervalJoin.Both> {
     private void giveAlone(Row group, Held held, List<Row> out) {
         if (!awaited(held)) return;
         boolean left = held.side == LEFT;
-        out.add(Results.row(group, left ? held.row : null, left ? null : held.row, held.side));
+        out.add(KeyedResults.row(group, left ? held.row : null, left ? null : held.row, held.side));
     }
 
     @Override

@@ -41,9 +41,9 @@ final class Lookup extends Operator<Lookup.Versions> {
         @Override
         void read(DataInputStream in) throws IOException {
             super.read(in);
-            for (int left = in.readInt(); left > 0; left--) versions.put(in.readLong(), Layout.readBytes(in));
+            for (int left = in.readInt(); left > 0; left--) versions.put(in.readLong(), StateLayout.readBytes(in));
             for (int left = in.readInt(); left > 0; left--) {
-                waiting.add(new Waiting(in.readLong(), in.readLong(), Layout.readBytes(in)));
+                waiting.add(new Waiting(in.readLong(), in.readLong(), StateLayout.readBytes(in)));
             }
         }
 
@@ -53,13 +53,13 @@ final class Lookup extends Operator<Lookup.Versions> {
             out.writeInt(versions.size());
             for (Map.Entry<Long, byte[]> version : versions.entrySet()) {
                 out.writeLong(version.getKey());
-                Layout.writeBytes(version.getValue(), out);
+                StateLayout.writeBytes(version.getValue(), out);
             }
             out.writeInt(waiting.size());
             for (Waiting one : waiting) {
                 out.writeLong(one.at);
                 out.writeLong(one.touched);
-                Layout.writeBytes(one.row, out);
+                StateLayout.writeBytes(one.row, out);
             }
         }
     }

@@ -2,9 +2,9 @@ package dev.eagre.operators;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import dev.eagre.ReadyEncoder;
-import dev.eagre.letters.Counters;
-import dev.eagre.python.Ticking;
+import dev.eagre.metrics.RowCounters;
+import dev.eagre.state.EncoderCache;
+import dev.eagre.state.TimerDriven;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -38,7 +38,7 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * @param <S> the state of a key
  */
-abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row, Row, Row> implements Ticking {
+abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row, Row, Row> implements TimerDriven {
     /** Event time in microseconds, and when the record was written in milliseconds. */
     static final String AT = "_at";
 
@@ -59,9 +59,9 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     private transient String pipeline;
     private transient String name;
     private transient ValueState<byte[]> value;
-    private transient Clock clock;
+    private transient ArrivalClock clock;
     private transient long lates;
-    private transient Merging merging;
+    private transient OffsetOrder merging;
     private transient Map<Row, S> hot;
 
     /** Where columns stand; by the data that the operator is put over. */
@@ -180,8 +180,8 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         JsonNode told = told();
         pipeline = told.get("pipeline").asText();
         name = told.get("operator").asText();
-        value = getHandle().getValueState(name, ReadyEncoder.of(Encoders.BINARY()), TTLConfig.NONE());
-        merging = new Merging(written);
+        value = getHandle().getValueState(name, EncoderCache.of(Encoders.BINARY()), TTLConfig.NONE());
+        merging = new OffsetOrder(written);
         hot = new LinkedHashMap<>(HOT, 0.75f, true) {
             @Override
             protected boolean removeEldestEntry(Map.Entry<Row, S> eldest) {
@@ -190,7 +190,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         };
         open(told);
         TaskContext task = TaskContext.get();
-        if (task != null) clock = Clock.of(getHandle().getQueryInfo().getRunId(), id, task.partitionId());
+        if (task != null) clock = ArrivalClock.of(getHandle().getQueryInfo().getRunId(), id, task.partitionId());
     }
 
     @Override
@@ -213,7 +213,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         clock.saw(now, written < 0 || row.isNullAt(written) ? null : row.getLong(written));
         state.touched = Math.max(state.touched, clock.time(now));
         if (row.isNullAt(at) || isLate(state, row.getLong(at))) {
-            Counters.add(pipeline, "late");
+            RowCounters.add(pipeline, "late");
             lates++;
             late(row, out);
             return;
@@ -266,7 +266,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         byte[] bytes = value.get();
         S state = empty();
         if (bytes == null) return state;
-        return Layout.read(bytes, name, in -> {
+        return StateLayout.read(bytes, name, in -> {
             state.read(in);
             return state;
         });
@@ -289,7 +289,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
             state.timer = due;
         }
         save(state);
-        value.update(Layout.write(state::write));
+        value.update(StateLayout.write(state::write));
         if (keepsHot() && hashesByValue(group)) hot.put(group, state);
     }
 

@@ -1,8 +1,8 @@
 package dev.eagre.operators;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import dev.eagre.ReadyEncoder;
 import dev.eagre.operators.Aggregate.Partial;
+import dev.eagre.state.EncoderCache;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -108,7 +108,7 @@ final class Rolling extends Operator<Rolling.Slices> {
         super.init(outputMode, timeMode);
         for (int i = 0; i < windows.size(); i++) {
             windows.get(i).older = getHandle()
-                    .getValueState("slices_" + i, ReadyEncoder.of(Encoders.BINARY()), TTLConfig.NONE());
+                    .getValueState("slices_" + i, EncoderCache.of(Encoders.BINARY()), TTLConfig.NONE());
         }
     }
 
@@ -178,7 +178,7 @@ final class Rolling extends Operator<Rolling.Slices> {
         TreeMap<Long, Partial[]> slices = new TreeMap<>();
         byte[] bytes = window.older.get();
         if (bytes == null) return slices;
-        return Layout.read(bytes, "rolling", in -> {
+        return StateLayout.read(bytes, "rolling", in -> {
             for (int left = in.readInt(); left > 0; left--) {
                 slices.put(in.readLong(), Aggregate.read(window.aggregates, in));
             }
@@ -193,7 +193,7 @@ final class Rolling extends Operator<Rolling.Slices> {
             Kept kept = state.kept.get(i);
             if (!kept.changed) continue;
             kept.changed = false;
-            window.older.update(Layout.write(out -> {
+            window.older.update(StateLayout.write(out -> {
                 out.writeInt(kept.older.size());
                 for (Map.Entry<Long, Partial[]> slice : kept.older.entrySet()) {
                     out.writeLong(slice.getKey());

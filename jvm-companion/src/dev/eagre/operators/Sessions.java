@@ -30,7 +30,7 @@ final class Sessions extends Operator<Sessions.Open> {
         super(spec, at, written);
     }
 
-    private static final class Session extends Gathered {
+    private static final class Session extends WindowContents {
         long start;
     }
 
@@ -123,7 +123,7 @@ final class Sessions extends Operator<Sessions.Open> {
         }
         values[values.length - 2] = status;
         values[values.length - 1] = row;
-        return Results.row(group, values);
+        return KeyedResults.row(group, values);
     }
 
     private boolean close(Row group, Open state, List<Row> out, java.util.function.Predicate<Session> over) {

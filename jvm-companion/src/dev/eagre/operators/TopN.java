@@ -1,8 +1,8 @@
 package dev.eagre.operators;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import dev.eagre.ReadyEncoder;
 import dev.eagre.operators.Aggregate.Partial;
+import dev.eagre.state.EncoderCache;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -86,8 +86,8 @@ final class TopN extends Operator<TopN.Boards> {
             all = getHandle()
                     .getMapState(
                             "scores",
-                            ReadyEncoder.of(Encoders.STRING()),
-                            ReadyEncoder.of(Encoders.BINARY()),
+                            EncoderCache.of(Encoders.STRING()),
+                            EncoderCache.of(Encoders.BINARY()),
                             TTLConfig.NONE());
         }
     }
@@ -119,7 +119,7 @@ final class TopN extends Operator<TopN.Boards> {
         for (int rank = 0; rank < after.size(); rank++) {
             Entry entry = after.get(rank);
             if (rank >= before.size() || !same(entry, before.get(rank))) {
-                out.add(Results.row(group, start, rank + 1, entry.item, score.result(entry.score),
+                out.add(KeyedResults.row(group, start, rank + 1, entry.item, score.result(entry.score),
                         row.get(row.length() - 1)));
             }
         }
@@ -151,13 +151,13 @@ final class TopN extends Operator<TopN.Boards> {
         Partial written = total;
         if (needsAll()) {
             all.updateValue(key(start, name),
-                    Layout.write(out -> Aggregate.write(scores, new Partial[] {written}, out)));
+                    StateLayout.write(out -> Aggregate.write(scores, new Partial[] {written}, out)));
         }
         return total;
     }
 
     private Partial score(byte[] bytes) {
-        return Layout.read(bytes, "top_n", in -> Aggregate.read(scores, in)[0]);
+        return StateLayout.read(bytes, "top_n", in -> Aggregate.read(scores, in)[0]);
     }
 
     private List<Entry> scanned(long start) {

@@ -28,7 +28,7 @@ final class Windows extends Operator<Windows.Open> {
 
     /** The open windows of a key by their start, and up to when they were closed by the wall clock. */
     final class Open extends State {
-        final TreeMap<Long, Gathered> windows = new TreeMap<>();
+        final TreeMap<Long, WindowContents> windows = new TreeMap<>();
         long closed = Long.MIN_VALUE;
 
         @Override
@@ -36,7 +36,7 @@ final class Windows extends Operator<Windows.Open> {
             super.read(in);
             closed = in.readLong();
             for (int left = in.readInt(); left > 0; left--) {
-                Gathered window = new Gathered();
+                WindowContents window = new WindowContents();
                 windows.put(in.readLong(), window);
                 window.read(aggregates, in);
             }
@@ -47,7 +47,7 @@ final class Windows extends Operator<Windows.Open> {
             super.write(out);
             out.writeLong(closed);
             out.writeInt(windows.size());
-            for (Map.Entry<Long, Gathered> entry : windows.entrySet()) {
+            for (Map.Entry<Long, WindowContents> entry : windows.entrySet()) {
                 out.writeLong(entry.getKey());
                 entry.getValue().write(aggregates, out);
             }
@@ -83,7 +83,7 @@ final class Windows extends Operator<Windows.Open> {
         close(group, state, out, start -> start + length <= state.over());
         for (long start = floor(at, slide); start > at - length; start -= slide) {
             if (start + length <= state.over()) break;
-            Gathered window = state.windows.computeIfAbsent(start, key -> new Gathered());
+            WindowContents window = state.windows.computeIfAbsent(start, key -> new WindowContents());
             if (window.partials == null) window.partials = Aggregate.empty(aggregates);
             Aggregate.add(aggregates, window.partials, row);
             window.last = Math.max(window.last, at);
@@ -96,24 +96,24 @@ final class Windows extends Operator<Windows.Open> {
     private void close(Row group, Open state, List<Row> out, Predicate<Long> over) {
         for (long start : new ArrayList<>(state.windows.keySet())) {
             if (!over.test(start)) continue;
-            Gathered window = state.windows.remove(start);
+            WindowContents window = state.windows.remove(start);
             if (!updates) out.add(result(group, start, window));
         }
     }
 
-    private Row result(Row group, long start, Gathered window) {
+    private Row result(Row group, long start, WindowContents window) {
         Object[] values = new Object[2 + aggregates.size()];
         values[0] = start;
         for (int i = 0; i < aggregates.size(); i++) values[1 + i] = aggregates.get(i).result(window.partials[i]);
         values[values.length - 1] = window.row;
-        return Results.row(group, values);
+        return KeyedResults.row(group, values);
     }
 
     @Override
     void ring(Row group, Open state, long now, List<Row> out) {
         if (updates) return;
         List<Long> over = new ArrayList<>();
-        for (Map.Entry<Long, Gathered> entry : state.windows.entrySet()) {
+        for (Map.Entry<Long, WindowContents> entry : state.windows.entrySet()) {
             if (trusted(end(entry.getKey(), entry.getValue())) <= now) over.add(entry.getKey());
         }
         for (long start : over) state.closed = Math.max(state.closed, start + length);
@@ -121,7 +121,7 @@ final class Windows extends Operator<Windows.Open> {
     }
 
     /** When a window is over by the wall clock: what was left of it at its last row, and the grace. */
-    private long end(long start, Gathered window) {
+    private long end(long start, WindowContents window) {
         return window.touched + (start + length - window.last + grace) / 1000;
     }
 

@@ -2,6 +2,12 @@ package dev.eagre.python;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.eagre.python.codec.WireBuffer;
+import dev.eagre.python.worker.FunctionErrors;
+import dev.eagre.python.worker.FunctionOptions;
+import dev.eagre.python.worker.FunctionSpec;
+import dev.eagre.python.worker.WorkerChannel;
+import dev.eagre.spark.RowSteps;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.Arrays;
@@ -15,7 +21,7 @@ import scala.collection.Iterator;
  * The step that calls Python functions of a row. Its rows are the columns that pass through, a struct
  * of arguments for each function, and the row's origin, if it is known.
  */
-final class FunctionStep extends Plans.Step {
+final class FunctionStep extends RowSteps.Step {
     private final FunctionSpec[] functions;
     private final StructType[] arguments;
     private final int passed;
@@ -30,11 +36,11 @@ final class FunctionStep extends Plans.Step {
 
     @Override
     public Iterator<Object> apply(Iterator<Object> rows) {
-        Options options = new Options(functions[0].options);
+        FunctionOptions options = new FunctionOptions(functions[0].options);
         String names = Arrays.stream(functions).map(f -> f.name).collect(Collectors.joining(", "));
-        Failures failures = new Failures(options, names, source);
+        FunctionErrors failures = new FunctionErrors(options, names, source);
         try {
-            return new Conversation(rows, hello(options), options, failures, arguments, results(), passed);
+            return new WorkerChannel(rows, hello(options), options, failures, arguments, results(), passed);
         } catch (IOException error) {
             throw new UncheckedIOException(error.getMessage(), error);
         }
@@ -49,15 +55,15 @@ final class FunctionStep extends Plans.Step {
     }
 
     /** What a new worker is told: the types, the options, and the functions themselves. */
-    private Wire hello(Options options) throws IOException {
+    private WireBuffer hello(FunctionOptions options) throws IOException {
         ObjectNode spec = options.forWorker();
         ArrayNode names = spec.putArray("names");
         ArrayNode given = spec.putArray("arguments");
         for (int i = 0; i < functions.length; i++) {
             names.add(functions[i].name);
-            given.add(Options.JSON.readTree(arguments[i].json()));
+            given.add(FunctionOptions.JSON.readTree(arguments[i].json()));
         }
-        spec.set("returns", Options.JSON.readTree(results().json()));
-        return Options.hello(spec, Arrays.stream(functions).map(f -> f.code).toArray(byte[][]::new));
+        spec.set("returns", FunctionOptions.JSON.readTree(results().json()));
+        return FunctionOptions.hello(spec, Arrays.stream(functions).map(f -> f.code).toArray(byte[][]::new));
     }
 }

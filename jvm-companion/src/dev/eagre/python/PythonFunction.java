@@ -1,14 +1,19 @@
 package dev.eagre.python;
 
+import dev.eagre.python.worker.FunctionSpec;
 import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
 import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.types.DataType;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * A call of a Python function in a plan. {@link CallFunctions} replaces it by a step of the plan
@@ -134,5 +139,30 @@ public final class PythonFunction extends Expression implements UserDefinedExpre
     @Override
     public int hashCode() {
         return 31 * spec.hashCode() + children.hashCode();
+    }
+
+    /** The calls of Python functions in a node that hold no other call inside them. */
+    public static List<PythonFunction> innermostIn(LogicalPlan plan) {
+        List<PythonFunction> found = new ArrayList<>();
+        for (Expression expression : CollectionConverters.asJava(plan.expressions())) {
+            collect(expression, found);
+        }
+        return found;
+    }
+
+    /** Whether any part of a plan calls Python functions. */
+    public static boolean calledIn(LogicalPlan plan) {
+        return !innermostIn(plan).isEmpty()
+                || CollectionConverters.asJava(plan.children()).stream().anyMatch(PythonFunction::calledIn);
+    }
+
+    private static boolean collect(Expression expression, List<PythonFunction> found) {
+        boolean inner = false;
+        for (Expression child : CollectionConverters.asJava(expression.children())) {
+            inner |= collect(child, found);
+        }
+        if (!(expression instanceof PythonFunction call)) return inner;
+        if (!inner && !found.contains(call)) found.add(call);
+        return true;
     }
 }

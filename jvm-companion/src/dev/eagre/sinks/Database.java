@@ -12,15 +12,15 @@ interface Database {
     /** Its kind and address, for messages. */
     String name();
 
-    Link connect() throws Lost;
+    Link connect() throws ConnectionLost;
 
     /** A connection to it. */
     interface Link {
         /** Makes sure, before the first row, that rows can be written. */
-        void prepare() throws Lost;
+        void prepare() throws ConnectionLost;
 
         /** Writes rows; those that are not newer than what is there change nothing. */
-        void write(List<Upsert> rows) throws Lost;
+        void write(List<Upsert> rows) throws ConnectionLost;
 
         void close();
     }

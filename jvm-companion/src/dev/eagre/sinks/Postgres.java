@@ -50,13 +50,13 @@ final class Postgres implements Database {
 
     @Override
     public String name() {
-        Address address = address();
+        DatabaseAddress address = address();
         return "PostgreSQL at " + address.host + ":" + address.port;
     }
 
     @Override
-    public Link connect() throws Lost {
-        Address address = address();
+    public Link connect() throws ConnectionLost {
+        DatabaseAddress address = address();
         Properties properties = new Properties();
         properties.putAll(SETTINGS);
         if (address.user != null) properties.put("user", address.user);
@@ -70,8 +70,8 @@ final class Postgres implements Database {
         }
     }
 
-    private Address address() {
-        return Address.of(spec, "DATABASE_URL", PORT, "PGUSER", "PGPASSWORD");
+    private DatabaseAddress address() {
+        return DatabaseAddress.of(spec, "DATABASE_URL", PORT, "PGUSER", "PGPASSWORD");
     }
 
     private static Driver driver() {
@@ -89,11 +89,11 @@ final class Postgres implements Database {
     }
 
     /** Tells what passes from what does not; the latter is thrown. */
-    private Lost judged(SQLException error) {
+    private ConnectionLost judged(SQLException error) {
         SQLException first = error.getNextException() == null ? error : error.getNextException();
         String state = String.valueOf(first.getSQLState());
         String reason = reason(first);
-        if (!state.equals(REJECTED) && PASSING.stream().anyMatch(state::startsWith)) return new Lost(reason);
+        if (!state.equals(REJECTED) && PASSING.stream().anyMatch(state::startsWith)) return new ConnectionLost(reason);
         boolean login = state.startsWith("28") || state.equals(REJECTED);
         throw new DatabaseException(
                 login ? "DATABASE_LOGIN" : "DATABASE_REFUSED",
@@ -120,7 +120,7 @@ final class Postgres implements Database {
         }
 
         @Override
-        public void prepare() throws Lost {
+        public void prepare() throws ConnectionLost {
             try {
                 SQLException unfit = unfit();
                 if (unfit != null && TABLE_MISSING.equals(unfit.getSQLState()) && spec.get("create").asBoolean()) {
@@ -163,7 +163,7 @@ final class Postgres implements Database {
         }
 
         @Override
-        public void write(List<Upsert> rows) throws Lost {
+        public void write(List<Upsert> rows) throws ConnectionLost {
             SortedMap<String, List<Upsert>> chains = new TreeMap<>();
             rows.forEach(row -> link(chains.computeIfAbsent(String.join("\0", row.key()), k -> new ArrayList<>()), row));
             try {
@@ -219,7 +219,7 @@ final class Postgres implements Database {
             for (Object value : row.values()) {
                 bind(++at, value);
             }
-            Version version = row.version();
+            RowVersion version = row.version();
             statement.setString(++at, version.source());
             statement.setLong(++at, version.offset());
             statement.setInt(++at, version.ordinal());

@@ -10,7 +10,7 @@ final class Redis implements Database {
     private static final int PORT = 6379;
 
     /**
-     * The rule of {@link Version}, and the write. Numbers are compared as text: those of Lua are exact
+     * The rule of {@link RowVersion}, and the write. Numbers are compared as text: those of Lua are exact
      * to 53 bits only.
      */
     private static final String SCRIPT = """
@@ -57,28 +57,28 @@ final class Redis implements Database {
 
     @Override
     public String name() {
-        Address address = address();
+        DatabaseAddress address = address();
         return "Redis at " + address.host + ":" + address.port;
     }
 
-    private Address address() {
-        return Address.of(spec, "REDIS_URL", PORT, "REDIS_USERNAME", "REDIS_PASSWORD");
+    private DatabaseAddress address() {
+        return DatabaseAddress.of(spec, "REDIS_URL", PORT, "REDIS_USERNAME", "REDIS_PASSWORD");
     }
 
     @Override
-    public Link connect() throws Lost {
-        Address address = address();
-        Resp resp = null;
+    public Link connect() throws ConnectionLost {
+        DatabaseAddress address = address();
+        RedisProtocol resp = null;
         try {
-            resp = new Resp(address.host, address.port, "rediss".equals(address.scheme));
+            resp = new RedisProtocol(address.host, address.port, "rediss".equals(address.scheme));
             if (address.user != null && address.password != null) resp.ask("AUTH", address.user, address.password);
             else if (address.password != null) resp.ask("AUTH", address.password);
             if (!address.path.isEmpty()) resp.ask("SELECT", address.path);
             return new Session(resp, resp.ask("SCRIPT", "LOAD", SCRIPT));
         } catch (IOException error) {
             if (resp != null) resp.close();
-            throw new Lost(reason(error));
-        } catch (Resp.Refusal refusal) {
+            throw new ConnectionLost(reason(error));
+        } catch (RedisProtocol.Refusal refusal) {
             resp.close();
             throw judged(refusal);
         }
@@ -89,8 +89,8 @@ final class Redis implements Database {
     }
 
     /** Tells what passes from what does not; the latter is thrown. */
-    private Lost judged(Resp.Refusal refusal) {
-        if (PASSING.stream().anyMatch(refusal::is)) return new Lost(refusal.getMessage());
+    private ConnectionLost judged(RedisProtocol.Refusal refusal) {
+        if (PASSING.stream().anyMatch(refusal::is)) return new ConnectionLost(refusal.getMessage());
         boolean login = LOGIN.stream().anyMatch(refusal::is) || refusal.getMessage().contains("AUTH");
         throw new DatabaseException(
                 login ? "DATABASE_LOGIN" : "DATABASE_REFUSED",
@@ -103,10 +103,10 @@ final class Redis implements Database {
 
     /** A connection that knows the script. */
     private final class Session implements Link {
-        private final Resp resp;
+        private final RedisProtocol resp;
         private final String script;
 
-        Session(Resp resp, String script) {
+        Session(RedisProtocol resp, String script) {
             this.resp = resp;
             this.script = script;
         }
@@ -117,32 +117,32 @@ final class Redis implements Database {
         }
 
         @Override
-        public void write(List<Upsert> rows) throws Lost {
+        public void write(List<Upsert> rows) throws ConnectionLost {
             try {
-                Resp.Refusal refusal = pipelined(rows);
+                RedisProtocol.Refusal refusal = pipelined(rows);
                 if (refusal != null && refusal.is("NOSCRIPT")) {
                     resp.ask("SCRIPT", "LOAD", SCRIPT);
                     refusal = pipelined(rows);
                 }
                 if (refusal != null) throw refusal;
             } catch (IOException error) {
-                throw new Lost(reason(error));
-            } catch (Resp.Refusal refusal) {
+                throw new ConnectionLost(reason(error));
+            } catch (RedisProtocol.Refusal refusal) {
                 throw judged(refusal);
             }
         }
 
         /** Sends all rows, then reads all answers; gives the first refusal. */
-        private Resp.Refusal pipelined(List<Upsert> rows) throws IOException {
+        private RedisProtocol.Refusal pipelined(List<Upsert> rows) throws IOException {
             for (Upsert row : rows) {
                 send(row);
             }
             resp.flush();
-            Resp.Refusal first = null;
+            RedisProtocol.Refusal first = null;
             for (int i = 0; i < rows.size(); i++) {
                 try {
                     resp.answer();
-                } catch (Resp.Refusal refusal) {
+                } catch (RedisProtocol.Refusal refusal) {
                     if (first == null) first = refusal;
                 }
             }

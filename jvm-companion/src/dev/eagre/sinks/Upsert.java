@@ -9,7 +9,7 @@ import java.util.List;
  * @param values text, bytes or null for each column
  * @param version how new it is
  */
-record Upsert(List<String> key, List<Object> values, Version version) {
+record Upsert(List<String> key, List<Object> values, RowVersion version) {
     /** The newer of this row and another of the same key and source. */
     Upsert or(Upsert next) {
         if (!next.version.newerThan(version)) return this;

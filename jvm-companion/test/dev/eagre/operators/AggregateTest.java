@@ -107,8 +107,8 @@ class AggregateTest {
         Partial[] merged = Aggregate.empty(aggregates);
         for (int i = 0; i < 300; i += 50) {
             Partial[] part = over(aggregates, Arrays.copyOfRange(values, i, i + 50));
-            byte[] bytes = Layout.write(out -> Aggregate.write(aggregates, part, out));
-            Aggregate.merge(aggregates, merged, Layout.read(bytes, "test", in -> Aggregate.read(aggregates, in)));
+            byte[] bytes = StateLayout.write(out -> Aggregate.write(aggregates, part, out));
+            Aggregate.merge(aggregates, merged, StateLayout.read(bytes, "test", in -> Aggregate.read(aggregates, in)));
         }
         Collections.shuffle(Arrays.asList(values), random);
         Object expected = aggregates.get(0).result(over(aggregates, values)[0]);
@@ -123,8 +123,8 @@ class AggregateTest {
         Aggregate.merge(aggregates, partials, Aggregate.empty(aggregates));
         Object alone = aggregates.get(0).result(over(aggregates, 3L)[0]);
         assertEquals(alone, aggregates.get(0).result(partials[0]));
-        byte[] empty = Layout.write(out -> Aggregate.write(aggregates, Aggregate.empty(aggregates), out));
-        Partial[] back = Layout.read(empty, "test", in -> Aggregate.read(aggregates, in));
+        byte[] empty = StateLayout.write(out -> Aggregate.write(aggregates, Aggregate.empty(aggregates), out));
+        Partial[] back = StateLayout.read(empty, "test", in -> Aggregate.read(aggregates, in));
         assertEquals(0, back[0].count);
     }
 

@@ -1,6 +1,6 @@
 package dev.eagre.operators;
 
-import dev.eagre.Tasks;
+import dev.eagre.spark.Tasks;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;

@@ -1,0 +1,101 @@
+package dev.eagre;
+
+import dev.eagre.commit.MidEpochCommits.StateVersion;
+import dev.eagre.commit.MidEpochCommits;
+import dev.eagre.deadletter.TaskDeadLetters;
+import dev.eagre.python.PythonFunction;
+import dev.eagre.shuffle.InProcessShuffle;
+import dev.eagre.spark.PlanShape;
+import dev.eagre.spark.PlanTree;
+import dev.eagre.spark.SinkProducers;
+import dev.eagre.state.StateStores;
+import dev.eagre.state.TimerDriven;
+import java.util.List;
+import java.util.UUID;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.AppendColumns;
+import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.SerializeFromObject;
+import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
+import org.apache.spark.sql.streaming.StreamingQuery;
+import org.apache.spark.sql.streaming.TimeMode;
+
+/** What the Python package calls for commits within an epoch: whether a query can have them, and their start. */
+public final class CommitApi {
+    private static final String SPARK = "4.3.";
+    private static final List<String> WITH_STATE = List.of("spark.eagre.stateCommits", "spark.eagre.stateBookmarks");
+
+    private CommitApi() {}
+
+    /**
+     * Which mid-epoch commits a query over these rows supports: "rows" where each row is processed before the next is
+     * read, "pause" where the sources must pause, "state" where there is state to be written then, or none. Nothing
+     * may be computed once for each epoch, as the current time, subqueries and the watermark of an aggregate are.
+     */
+    public static String supported(Dataset<Row> rows) {
+        var classic = (org.apache.spark.sql.classic.Dataset<Row>) rows;
+        LogicalPlan plan = classic.queryExecution().analyzed();
+        SparkContext spark = classic.sparkSession().sparkContext();
+        boolean possible = classic.sparkSession().version().startsWith(SPARK)
+                && inOneJvm(spark)
+                && !plan.containsPattern(TreePattern.CURRENT_LIKE())
+                && !plan.containsPattern(TreePattern.PLAN_EXPRESSION())
+                && SinkProducers.known();
+        if (!possible) return "";
+        if (PlanShape.rowByRow(rows) && !PythonFunction.calledIn(plan)) return "rows";
+        boolean withState = WITH_STATE.stream().allMatch(key -> spark.getConf().getBoolean(key, true));
+        if (!InProcessShuffle.inUse() || !StateStores.known() || !withState) return "";
+        List<LogicalPlan> nodes = PlanTree.nodes(plan);
+        boolean aggregates = nodes.stream().anyMatch(node -> node instanceof Aggregate);
+        boolean writable = nodes.stream()
+                .allMatch(node -> writable(node) || node instanceof EventTimeWatermark && !aggregates);
+        if (!writable) return "";
+        return aggregates || nodes.stream().anyMatch(node -> node instanceof TransformWithState) ? "state" : "pause";
+    }
+
+    /** Whether a part of a plan has no state, or state that can be written within an epoch. */
+    private static boolean writable(LogicalPlan node) {
+        if (node instanceof TransformWithState state) {
+            return (Object) state.statefulProcessor() instanceof TimerDriven processor
+                    && !processor.needsEpochs()
+                    && !state.timeMode().equals(TimeMode.EventTime());
+        }
+        return PlanShape.isStateless(node)
+                || node instanceof Aggregate
+                || node instanceof AppendColumns
+                || node instanceof SerializeFromObject
+                || node instanceof LocalRelation;
+    }
+
+    /** Whether tasks run in this JVM, and none is retried: a retry begins where the epoch began. */
+    private static boolean inOneJvm(SparkContext context) {
+        return context.isLocal() && !context.master().contains(",");
+    }
+
+    /** Starts the commits of a query that runs; see {@link MidEpochCommits}. */
+    public static MidEpochCommits start(StreamingQuery query, boolean pauses) {
+        return new MidEpochCommits(query, pauses, new MidEpochCommits.Participants() {
+            @Override
+            public StateVersion writeState(UUID run, List<StatefulOperatorStateInfo> operators) throws Exception {
+                return StateStores.write(run, operators);
+            }
+
+            @Override
+            public void flushOutput() throws Exception {
+                if (!SinkProducers.flush()) {
+                    throw new IllegalStateException("RESULT_LOST: the sink gave a result up");
+                }
+                if (!TaskDeadLetters.settled()) {
+                    throw new IllegalStateException("DEAD_LETTER_LOST: a row that failed could not be written");
+                }
+            }
+        });
+    }
+}

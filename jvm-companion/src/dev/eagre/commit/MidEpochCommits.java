@@ -1,0 +1,286 @@
+package dev.eagre.commit;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.eagre.spark.PlanTree;
+import dev.eagre.spark.SparkInternals;
+import java.io.ByteArrayOutputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.SparkDataStream;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.v2.RealTimeStreamScanExec;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
+import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution;
+import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
+import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset;
+import org.apache.spark.sql.execution.streaming.runtime.StreamProgress;
+import org.apache.spark.sql.streaming.StreamingQuery;
+import scala.Option;
+import scala.collection.immutable.Map$;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Commits of a real-time query while its epoch goes on.
+ *
+ * <p>At an epoch boundary Spark stops, plans and starts again, only to write two lines: where the sources were, and
+ * that it got there. A query without state processes each row before it reads the next, so the position of its
+ * tasks is known at any time; once the producers have sent what they hold, all rows before it are delivered. A query
+ * with state, with Python functions or with a shuffle pauses its sources for a moment, until no row is in flight, and
+ * its state is written. The result of a commit are the two entries that Spark's logs would get if the epoch ended
+ * there.
+ */
+public final class MidEpochCommits {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    /** How long the rows in flight may take before the state is written, in milliseconds. */
+    private static final long PAUSE_WITHIN_MS = 5_000;
+
+    private final MicroBatchExecution query;
+    private final boolean pauses;
+    private final Participants participants;
+    private long version = -1;
+    private CompletableFuture<String> requested;
+
+    /** The parts of a pipeline that a commit covers besides its sources. */
+    public interface Participants {
+        /** Writes the state as a version of its own; null if not all of it is loaded yet. */
+        StateVersion writeState(UUID run, List<StatefulOperatorStateInfo> operators) throws Exception;
+
+        /** Waits until all output so far is delivered; throws if some of it never will be. */
+        void flushOutput() throws Exception;
+    }
+
+    /**
+     * The state that was written.
+     *
+     * @param version of every store
+     * @param ids the name that each has, by operator and partition, as the commit log has them
+     * @param keys how many there are, with what they take in memory and on the disk
+     * @param tookMs how long it took
+     */
+    public record StateVersion(
+            long version, Map<Object, String[][]> ids, long keys, long memoryBytes, long diskBytes, long tookMs) {}
+
+    /** Where the sources were, the state that was written there, if any, and how long rows had to wait for it. */
+    private record Cut(List<RecordPosition> positions, StateVersion state, long pausedNanos) {}
+
+    /** Finds the position of a commit; it may throw. */
+    private interface CutFinder {
+        Cut find(IncrementalExecution epoch) throws Exception;
+    }
+
+    /**
+     * Commits for a query that runs.
+     *
+     * @param pauses whether the sources must pause for a commit: rows are in flight after they were read
+     */
+    public MidEpochCommits(StreamingQuery query, boolean pauses, Participants participants) {
+        this.query = (MicroBatchExecution) SparkInternals.execution(query);
+        this.pauses = pauses;
+        this.participants = participants;
+        InFlightOffsets.pause(false);
+    }
+
+    /** Requests a commit; it takes as long as the producers need to send what they hold. */
+    public void request() {
+        request(pauses
+                ? epoch -> paused(epoch, PAUSE_WITHIN_MS, false)
+                : epoch -> new Cut(InFlightOffsets.reached(), null, 0));
+    }
+
+    /**
+     * Pauses the sources for the rest of the query, and requests a commit once the rows in flight are processed.
+     *
+     * @return whether they were within the time
+     */
+    public boolean close(long waitMs) throws Exception {
+        if (pauses) {
+            IncrementalExecution epoch = query.lastExecution();
+            Cut cut = epoch == null ? null : paused(epoch, waitMs, true);
+            request(now -> cut);
+            return cut != null;
+        }
+        InFlightOffsets.pause(true);
+        List<RecordPosition> next = Barrier.awaited(System.nanoTime() + waitMs * 1_000_000, InFlightOffsets::next);
+        List<RecordPosition> last = next == null ? InFlightOffsets.reached() : next;
+        request(now -> new Cut(last, null, 0));
+        return next != null;
+    }
+
+    /** Resumes the sources once the query has ended: another query may run in this JVM. */
+    public void release() {
+        InFlightOffsets.pause(false);
+    }
+
+    /**
+     * Pauses the sources, waits for the rows in flight, and writes the state, if any; one call at a time, since a
+     * drain may come during a commit.
+     *
+     * @return null if that takes too long
+     */
+    private synchronized Cut paused(IncrementalExecution epoch, long waitMs, boolean last) throws Exception {
+        long began = System.nanoTime();
+        long deadline = began + waitMs * 1_000_000;
+        InFlightOffsets.pause(true);
+        try {
+            List<RecordPosition> next = Barrier.awaited(deadline, InFlightOffsets::next);
+            if (next == null) return null;
+            List<StatefulOperatorStateInfo> operators = operators(epoch);
+            StateVersion state =
+                    Barrier.whileIdle(deadline, () -> participants.writeState(query.runId(), operators));
+            if (state == null) return null;
+            if (operators.isEmpty()) return new Cut(next, null, System.nanoTime() - began);
+            long before = version < 0 ? epoch.currentBatchId() : version;
+            if (state.version() != before + 1) {
+                throw new IllegalStateException(
+                        "STATE_NOT_WRITTEN: it is at version " + state.version() + ", not " + (before + 1));
+            }
+            // What the state looks like: Spark writes it when the first epoch of a run ends.
+            if (version < 0) epoch.writeRecordedStateMetadata();
+            version = state.version();
+            return new Cut(next, state, System.nanoTime() - began);
+        } finally {
+            if (!last) InFlightOffsets.pause(false);
+        }
+    }
+
+    private void request(CutFinder place) {
+        CompletableFuture<String> answer = new CompletableFuture<>();
+        requested = answer;
+        Thread thread = new Thread(() -> {
+            try {
+                answer.complete(commit(place));
+            } catch (Throwable error) {
+                answer.completeExceptionally(error);
+            }
+        }, "eagre-commit");
+        thread.setDaemon(true);
+        thread.setContextClassLoader(Thread.currentThread().getContextClassLoader());
+        thread.start();
+    }
+
+    /** Whether a commit was requested and is not done yet. */
+    public boolean underWay() {
+        return requested != null && !requested.isDone();
+    }
+
+    /**
+     * The commit that was requested, as JSON: its epoch, the sources' {@code position}, and the entries of Spark's
+     * two logs, with how long it took and how large the state is. Empty where there is none: the epoch just began or
+     * ended, or the rows in flight took too long.
+     *
+     * @throws java.util.concurrent.CompletionException if a result was lost: the run must begin again before it
+     */
+    public String result() {
+        CompletableFuture<String> answer = requested;
+        requested = null;
+        return answer == null ? "" : answer.join();
+    }
+
+    private String commit(CutFinder place) throws Exception {
+        IncrementalExecution epoch = query.lastExecution();
+        if (epoch == null) return "";
+        long began = System.nanoTime();
+        Cut cut = place.find(epoch);
+        if (cut == null) return "";
+        participants.flushOutput();
+        if (query.lastExecution() != epoch) return "";
+        ObjectNode everything = JSON.createObjectNode();
+        Map<SparkDataStream, Offset> ends = new HashMap<>();
+        for (RealTimeStreamScanExec scan : scans(epoch)) {
+            ObjectNode end = end(scan, cut.positions);
+            everything.setAll(end);
+            ends.put(scan.stream(), new SerializedOffset(end.toString()));
+        }
+        ObjectNode commit = JSON.createObjectNode();
+        commit.put("batch", cut.state == null ? epoch.currentBatchId() : cut.state.version() - 1);
+        commit.set("position", everything);
+        commit.put("offsets", offsetEntry(epoch, ends));
+        commit.put("commit", commitEntry(epoch, cut.state));
+        commit.set("phases", JSON.valueToTree(phases(cut, System.nanoTime() - began)));
+        commit.set("state", JSON.valueToTree(described(cut.state)));
+        return commit.toString();
+    }
+
+    /** How long it took, and how long the sources were paused for it, in milliseconds. */
+    private Map<String, Long> phases(Cut cut, long nanos) {
+        long paused = cut.pausedNanos / 1_000_000;
+        if (!pauses) return Map.of("commit", nanos / 1_000_000);
+        return Map.of("commit", Math.max(nanos / 1_000_000 - paused, 0), "pause", paused);
+    }
+
+    private static Map<String, Long> described(StateVersion state) {
+        if (state == null) return Map.of();
+        return Map.of(
+                "operators", (long) state.ids().size(),
+                "keys", state.keys(),
+                "memory_bytes", state.memoryBytes(),
+                "disk_bytes", state.diskBytes(),
+                "commit_ms", state.tookMs());
+    }
+
+    /** Where a source is: where its epoch began, or where its tasks are by now. */
+    private static ObjectNode end(RealTimeStreamScanExec scan, List<RecordPosition> positions) throws Exception {
+        ObjectNode end = (ObjectNode) JSON.readTree(scan.start().json());
+        for (RecordPosition position : positions) {
+            JsonNode topic = end.get(position.topic());
+            String partition = String.valueOf(position.partition());
+            if (topic == null || !topic.has(partition)) continue;
+            long began = topic.get(partition).asLong();
+            ((ObjectNode) topic).put(partition, Math.max(began, position.offset()));
+        }
+        return end;
+    }
+
+    private static List<StatefulOperatorStateInfo> operators(IncrementalExecution epoch) {
+        List<StatefulOperatorStateInfo> found = new ArrayList<>();
+        operators(epoch.executedPlan(), found);
+        return found;
+    }
+
+    private static void operators(SparkPlan node, List<StatefulOperatorStateInfo> found) {
+        if (node instanceof StatefulOperator state) found.add(state.stateInfo().get());
+        for (SparkPlan child : PlanTree.<SparkPlan>list(node.children())) operators(child, found);
+    }
+
+    private static List<RealTimeStreamScanExec> scans(IncrementalExecution epoch) {
+        List<RealTimeStreamScanExec> scans = new ArrayList<>();
+        for (SparkPlan leaf : PlanTree.<SparkPlan>list(epoch.executedPlan().collectLeaves())) {
+            if (leaf instanceof RealTimeStreamScanExec scan) scans.add(scan);
+        }
+        return scans;
+    }
+
+    private String offsetEntry(IncrementalExecution epoch, Map<SparkDataStream, Offset> ends) {
+        var progress = new StreamProgress(
+                Map$.MODULE$.from(CollectionConverters.asScala(ends)));
+        ByteArrayOutputStream text = new ByteArrayOutputStream();
+        query.offsetLog().serialize(
+                progress.toOffsets(query.sources(), query.sourceIdMap(), epoch.offsetSeqMetadata()), text);
+        return text.toString(StandardCharsets.UTF_8);
+    }
+
+    private String commitEntry(IncrementalExecution epoch, StateVersion state) {
+        Option<scala.collection.immutable.Map<Object, String[][]>> ids = state == null
+                ? Option.empty()
+                : Option.apply(Map$.MODULE$.from(CollectionConverters.asScala(state.ids())));
+        ByteArrayOutputStream text = new ByteArrayOutputStream();
+        query.commitLog().serialize(
+                query.commitLog().createMetadata(
+                        epoch.offsetSeqMetadata().batchWatermarkMs(),
+                        ids,
+                        Map$.MODULE$.empty(),
+                        query.sparkSessionForStream().sessionState().conf().streamingCommitLogFormatVersion()),
+                text);
+        return text.toString(StandardCharsets.UTF_8);
+    }
+}

@@ -1,0 +1,11 @@
+package dev.eagre.commit;
+
+import java.io.Serializable;
+
+/** Where a record stands. */
+public record RecordPosition(String topic, int partition, long offset) implements Serializable {
+    @Override
+    public String toString() {
+        return topic + "/" + partition + "/" + offset;
+    }
+}

@@ -1,0 +1,206 @@
+package dev.eagre.deadletter;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import dev.eagre.commit.InFlightOffsets;
+import dev.eagre.commit.RecordPosition;
+import dev.eagre.metrics.SourceDelays;
+import java.io.Serializable;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback;
+import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.collection.immutable.IndexedSeq;
+import scala.collection.immutable.Seq;
+
+/**
+ * The columns of a record's value, as a struct; null if there are none, which by then is dealt with:
+ * sent as a dead letter, dropped with a count, or a failure of the query.
+ *
+ * <p>Its children are the parsed value, then value, key, headers, topic, partition, offset and timestamp. It
+ * evaluates the first one itself, to catch what the parser throws. It says that it is not
+ * deterministic, so that Spark evaluates it once for each record and moves no filter below it.
+ */
+public final class ParseRecord extends Expression implements CodegenFallback, Serializable {
+    private static final int PARSED = 0;
+    private static final int VALUE = 1;
+    private static final int KEY = 2;
+    private static final int HEADERS = 3;
+    private static final int TOPIC = 4;
+    private static final int PARTITION = 5;
+    private static final int OFFSET = 6;
+    private static final int TIMESTAMP = 7;
+
+    private final Rules rules;
+    private final Seq<Expression> children;
+    private transient Expression[] parts;
+    private transient String format;
+    private transient Set<RecordPosition> quarantine;
+    private transient ErrorPolicy policy;
+    private transient InFlightOffsets.SourcePosition position;
+    private transient SourceDelays waits;
+    private transient UTF8String readTopic;
+    private transient int readPartition;
+
+    /** What it goes by, as JSON; client settings are in it, which no plan may show. */
+    public record Rules(String json, SuspectRecords suspects) implements Serializable {
+        @Override
+        public String toString() {
+            return "rules";
+        }
+    }
+
+    /** Spark's trees copy nodes through their public constructor. */
+    public ParseRecord(Rules rules, Seq<Expression> children) {
+        this.rules = rules;
+        this.children = children;
+    }
+
+    @Override
+    public Object eval(InternalRow row) {
+        if (parts == null) begin();
+        UTF8String topic = (UTF8String) parts[TOPIC].eval(row);
+        int partition = (Integer) parts[PARTITION].eval(row);
+        long offset = (Long) parts[OFFSET].eval(row);
+        if (position != null) position.take(topic, partition, offset);
+        waits(topic, partition).took((Long) parts[TIMESTAMP].eval(row));
+        if (policy.remembers() && policy.wrote(new RecordPosition(topic.toString(), partition, offset), 0)) return null;
+        if (!quarantine.isEmpty() && quarantine.contains(new RecordPosition(topic.toString(), partition, offset))) {
+            policy.send(letter(row, "QUARANTINED: tasks failed at this record"), 0);
+            return null;
+        }
+        String fault = fault((byte[]) parts[VALUE].eval(row));
+        if (fault == null) {
+            try {
+                Object parsed = parts[PARSED].eval(row);
+                if (parsed != null) return parsed;
+                fault = "the parser gave nothing";
+            } catch (Exception | StackOverflowError error) {
+                fault = JsonErrors.reason(error);
+            }
+        }
+        policy.apply("RECORD_REFUSED", letter(row, "UNPARSABLE: " + fault), 0);
+        return null;
+    }
+
+    private SourceDelays waits(UTF8String topic, int partition) {
+        if (waits == null || partition != readPartition || !topic.equals(readTopic)) {
+            readTopic = topic.clone();
+            readPartition = partition;
+            waits = SourceDelays.of(topic, partition);
+        }
+        return waits;
+    }
+
+    private String fault(byte[] value) {
+        return switch (format) {
+            case "json" -> JsonErrors.fault(value);
+            case "string" -> value == null || JsonErrors.utf8(value) ? null : JsonErrors.NOT_UTF8;
+            default -> null;
+        };
+    }
+
+    private void begin() {
+        JsonNode json = ErrorPolicy.read(rules.json());
+        format = json.get("format").asText();
+        quarantine = new HashSet<>();
+        for (JsonNode one : json.get("quarantine")) {
+            quarantine.add(new RecordPosition(one.get(0).asText(), one.get(1).asInt(), one.get(2).asLong()));
+        }
+        policy = ErrorPolicy.forThisTask(json, "source");
+        InFlightOffsets offsets = InFlightOffsets.begin(rules.suspects()::failed);
+        position = offsets == null ? null : offsets.mine();
+        parts = new Expression[children.size()];
+        for (int i = 0; i < parts.length; i++) {
+            parts[i] = children.apply(i);
+        }
+    }
+
+    private DeadLetter letter(InternalRow row, String reason) {
+        RecordPosition position = new RecordPosition(
+                parts[TOPIC].eval(row).toString(), (Integer) parts[PARTITION].eval(row), (Long) parts[OFFSET].eval(row));
+        SourceRecord original = new SourceRecord((byte[]) parts[KEY].eval(row), (byte[]) parts[VALUE].eval(row),
+                SourceRecord.headers((ArrayData) parts[HEADERS].eval(row)));
+        return DeadLetter.of(position, reason, original);
+    }
+
+    @Override
+    public Seq<Expression> children() {
+        return children;
+    }
+
+    @Override
+    public Expression withNewChildrenInternal(IndexedSeq<Expression> changed) {
+        return new ParseRecord(rules, changed);
+    }
+
+    @Override
+    public DataType dataType() {
+        return children.head().dataType();
+    }
+
+    @Override
+    public boolean nullable() {
+        return true;
+    }
+
+    @Override
+    public boolean deterministic() {
+        return false;
+    }
+
+    @Override
+    public boolean foldable() {
+        return false;
+    }
+
+    @Override
+    public boolean stateful() {
+        return true;
+    }
+
+    @Override
+    public ExprCode doGenCode(CodegenContext context, ExprCode code) {
+        return CodegenFallback.super.doGenCode(context, code);
+    }
+
+    @Override
+    public String prettyName() {
+        return "accepted";
+    }
+
+    @Override
+    public String toString() {
+        return "accepted(" + children.head() + ")";
+    }
+
+    @Override
+    public int productArity() {
+        return 2;
+    }
+
+    @Override
+    public Object productElement(int index) {
+        return index == 0 ? rules : children;
+    }
+
+    @Override
+    public boolean canEqual(Object other) {
+        return other instanceof ParseRecord;
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof ParseRecord that && rules.equals(that.rules) && children.equals(that.children);
+    }
+
+    @Override
+    public int hashCode() {
+        return 31 * rules.hashCode() + children.hashCode();
+    }
+}

@@ -1,0 +1,310 @@
+package dev.eagre.delivery;
+
+import dev.eagre.spark.RowSteps;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.CreateNamedStruct;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.Murmur3Hash;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.XxHash64;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Deduplicate;
+import org.apache.spark.sql.catalyst.plans.logical.DeduplicateAllColumnsAsKey$;
+import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.Generate;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.RebalancePartitions;
+import org.apache.spark.sql.catalyst.plans.logical.RepartitionOperation;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
+import org.apache.spark.sql.catalyst.plans.logical.View;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Carries the column {@code _source}, the position of the row that triggered a result, through an
+ * analysed plan to its output, also where the user's columns left it behind; and refuses the shapes
+ * whose results cannot be told apart by it. Written against Spark 4.3.0.
+ */
+final class Provenance {
+    static final String SOURCE = "_source";
+    /** The column with the identity of results that are known by a key. */
+    static final String KEY = "_key_of_result";
+    private static final String[] FIELDS = {"partition", "offset", "timestamp"};
+
+    /** The columns that the source's partitions are made by; empty where nothing was declared. */
+    private final Set<String> aligned;
+
+    private Provenance(Set<String> aligned) {
+        this.aligned = aligned;
+    }
+
+    /** The plan with the origin among its columns. */
+    static LogicalPlan carried(LogicalPlan plan, List<String> aligned) {
+        Provenance origins = new Provenance(new HashSet<>(aligned));
+        origins.requireReplayable(plan);
+        return origins.carry(plan);
+    }
+
+    static Attribute of(LogicalPlan plan) {
+        return column(plan, SOURCE);
+    }
+
+    private static Attribute column(LogicalPlan plan, String name) {
+        for (Attribute column : RowSteps.attributes(plan)) {
+            if (column.name().equals(name) && column.dataType() instanceof StructType type && complete(type)) {
+                return column;
+            }
+        }
+        return null;
+    }
+
+    private static boolean complete(StructType type) {
+        return Arrays.asList(type.fieldNames()).containsAll(List.of("topic", "partition", "offset"));
+    }
+
+    private LogicalPlan carry(LogicalPlan plan) {
+        if (of(plan) != null && !dropsDuplicates(plan)) return plan;
+        if (plan instanceof Project project) return projected(project);
+        if (plan instanceof Deduplicate once) return identified(once);
+        if (plan instanceof Aggregate aggregate) return aggregated(aggregate);
+        if (plan instanceof Union union) return united(union);
+        if (plan instanceof Join join) {
+            boolean left = join.left().isStreaming();
+            return join.withNewChildren(RowSteps.sequence(List.of(
+                    left ? carry(join.left()) : join.left(), left ? join.right() : carry(join.right()))));
+        }
+        boolean passes = plan instanceof Filter || plan instanceof SubqueryAlias || plan instanceof Generate
+                || plan instanceof EventTimeWatermark || plan instanceof View
+                || plan instanceof RepartitionOperation || plan instanceof RebalancePartitions;
+        if (!passes) {
+            throw new UnsupportedPipeline("EXACTLY_ONCE_ORIGIN",
+                    "the origin of a row is lost at " + plan.nodeName() + ", so that a replayed row cannot be known",
+                    "keep the column _source in the rows, or use delivery=\"at-least-once\".");
+        }
+        return plan.withNewChildren(RowSteps.sequence(List.of(carry(plan.children().head()))));
+    }
+
+    private LogicalPlan projected(Project project) {
+        LogicalPlan child = carry(project.child());
+        List<NamedExpression> columns = new ArrayList<>(CollectionConverters.asJava(project.projectList()));
+        if (of(project) == null) columns.add(of(child));
+        Attribute key = column(child, KEY);
+        if (key != null) columns.add(key);
+        return new Project(RowSteps.sequence(columns), child);
+    }
+
+    /**
+     * Of rows with one key only one goes out, whichever comes first, and in a replay another may: its
+     * results are known by the key.
+     */
+    private LogicalPlan identified(Deduplicate once) {
+        LogicalPlan child = carry(once.child());
+        LogicalPlan deduplicated = once.withNewChildren(RowSteps.sequence(List.of(child)));
+        Attribute source = of(child);
+        StructType type = (StructType) source.dataType();
+        Seq<Expression> keys = RowSteps.sequence(keys(once));
+        List<Expression> parts = new ArrayList<>(List.of(
+                text("topic"), text("*"),
+                text("partition"), new Murmur3Hash(keys, 42),
+                text("offset"), new XxHash64(keys, 42L)));
+        if (Arrays.asList(type.fieldNames()).contains("timestamp")) {
+            parts.addAll(List.of(text("timestamp"), field(source, type, "timestamp")));
+        }
+        List<NamedExpression> columns = new ArrayList<>(RowSteps.attributes(deduplicated));
+        columns.add(RowSteps.alias(new CreateNamedStruct(RowSteps.sequence(parts)), KEY));
+        return new Project(RowSteps.sequence(columns), deduplicated);
+    }
+
+    /** The origin of a group's latest row; all of them come from one partition, or the gate fails. */
+    private LogicalPlan aggregated(Aggregate aggregate) {
+        LogicalPlan child = carry(aggregate.child());
+        Attribute source = of(child);
+        StructType type = (StructType) source.dataType();
+        List<Expression> parts = new ArrayList<>(List.of(text("topic"), text(topics(child).iterator().next())));
+        for (String field : FIELDS) {
+            if (!Arrays.asList(type.fieldNames()).contains(field)) continue;
+            parts.add(text(field));
+            parts.add(over(new Max(field(source, type, field))));
+        }
+        parts.add(text(ReplayFilter.LEAST));
+        parts.add(over(new Min(field(source, type, "partition"))));
+        List<NamedExpression> columns =
+                new ArrayList<>(CollectionConverters.asJava(aggregate.aggregateExpressions()));
+        columns.add(RowSteps.alias(new CreateNamedStruct(RowSteps.sequence(parts)), SOURCE));
+        return new Aggregate(aggregate.groupingExpressions(), RowSteps.sequence(columns), child, aggregate.hint());
+    }
+
+    private LogicalPlan united(Union union) {
+        List<LogicalPlan> children = new ArrayList<>();
+        for (LogicalPlan child : CollectionConverters.asJava(union.children())) {
+            LogicalPlan carried = carry(child);
+            List<NamedExpression> columns = new ArrayList<>();
+            for (Attribute column : RowSteps.attributes(child)) {
+                if (!column.name().equals(SOURCE)) columns.add(column);
+            }
+            columns.add(of(carried));
+            children.add(new Project(RowSteps.sequence(columns), carried));
+        }
+        return new Union(RowSteps.sequence(children), false, false);
+    }
+
+    private static Expression field(Attribute source, StructType type, String name) {
+        return new GetStructField(source, type.fieldIndex(name), Option.apply(name));
+    }
+
+    private static Expression over(AggregateFunction function) {
+        return function.toAggregateExpression();
+    }
+
+    private static Literal text(String value) {
+        return new Literal(UTF8String.fromString(value), DataTypes.StringType);
+    }
+
+    /** Refuses what gives other results, or other positions, when it is replayed. */
+    private void requireReplayable(LogicalPlan plan) {
+        List<LogicalPlan> nodes = new ArrayList<>();
+        collect(plan, nodes);
+        List<String> read = new ArrayList<>();
+        nodes.forEach(node -> read.addAll(topicsOf(node)));
+        if (new HashSet<>(read).size() < read.size()) {
+            throw refused("reads one topic twice: two results would have one position",
+                    "read it once and use explode or eg.flat_map for several results of a row.");
+        }
+        List<LogicalPlan> stateful = nodes.stream().filter(Provenance::keepsState).toList();
+        boolean shuffles = nodes.stream().anyMatch(Provenance::moves);
+        LogicalPlan lowest = stateful.isEmpty() ? null : stateful.get(stateful.size() - 1);
+        for (LogicalPlan node : nodes) {
+            boolean parts = moves(node) || keepsState(node) && !(node instanceof Deduplicate);
+            if (parts && below(node).stream().anyMatch(Generate.class::isInstance)) {
+                throw refused("makes several rows of one before a shuffle: they would be numbered apart",
+                        "explode after the shuffle.");
+            }
+        }
+        if (lowest == null) return;
+        if (stateful.size() > 1 || shuffles) {
+            throw refused("shuffles more than once: the order of a key's rows is not the same in a replay",
+                    "write the first half to a topic of its own, keyed by the second half's key.");
+        }
+        if (read.size() > 1 && !(lowest instanceof Deduplicate)) {
+            throw refused("keeps state over several topics: their rows meet in another order in a replay",
+                    "bring them into one topic, keyed by the state's key.");
+        }
+        if (nodes.stream().anyMatch(EventTimeWatermark.class::isInstance)) {
+            throw refused("keeps state under a watermark: which rows are late depends on the epochs",
+                    "leave the watermark out, or write final values to a database sink, which is exact.");
+        }
+        if (lowest instanceof Deduplicate) keys(lowest);
+        else requireAligned(lowest);
+    }
+
+    private void requireAligned(LogicalPlan state) {
+        if (state instanceof TransformWithState processor && !processor.timeMode().equals(TimeMode.None())) {
+            throw refused("has timers or a time to live: they fall elsewhere in a replay",
+                    "leave them out, or write final values to a database sink, which is exact.");
+        }
+        Set<String> keys = new HashSet<>();
+        for (Expression key : keys(state)) {
+            if (key instanceof NamedExpression named) keys.add(named.name());
+        }
+        if (aligned.isEmpty() || !keys.containsAll(aligned)) {
+            throw refused("keeps state by " + keys + ", and nothing says that rows of one key are in one partition",
+                    "if the topic is keyed so, declare it on the source: partitioned_by=\"KEY\"; else repartition"
+                            + " through a topic keyed by it.");
+        }
+    }
+
+    private static List<Expression> keys(LogicalPlan state) {
+        if (state instanceof Aggregate aggregate) {
+            return CollectionConverters.asJava(aggregate.groupingExpressions());
+        }
+        if (state instanceof TransformWithState processor) {
+            return new ArrayList<>(CollectionConverters.asJava(processor.groupingAttributes()));
+        }
+        if (state instanceof Deduplicate once) {
+            if (once.dedupSpec().exists(new scala.runtime.AbstractFunction1<>() {
+                @Override
+                public Object apply(org.apache.spark.sql.catalyst.plans.logical.DeduplicateSpec spec) {
+                    return spec.keySpec() == DeduplicateAllColumnsAsKey$.MODULE$;
+                }
+            })) {
+                throw refused("drops duplicates by all columns, the origin among them",
+                        "name the columns: dropDuplicates([\"id\"]).");
+            }
+            return new ArrayList<>(CollectionConverters.asJava(once.keys()));
+        }
+        throw refused("keeps state in " + state.nodeName() + ", which is not among the shapes that can be replayed",
+                "use groupBy().agg(), dropDuplicates([...]) or eg.transform_with_state without timers.");
+    }
+
+    private static boolean keepsState(LogicalPlan node) {
+        if (!node.isStreaming()) return false;
+        if (node instanceof Join join) return join.left().isStreaming() && join.right().isStreaming();
+        return node instanceof TransformWithState || node.isStateful();
+    }
+
+    /** Whether it does somewhere, so that results are known by {@link #KEY}. */
+    private static boolean dropsDuplicates(LogicalPlan plan) {
+        List<LogicalPlan> nodes = new ArrayList<>();
+        collect(plan, nodes);
+        return nodes.stream().anyMatch(Deduplicate.class::isInstance);
+    }
+
+    private static boolean moves(LogicalPlan node) {
+        return node instanceof RepartitionOperation || node instanceof RebalancePartitions;
+    }
+
+    private static void collect(LogicalPlan plan, List<LogicalPlan> nodes) {
+        if (!plan.isStreaming()) return;
+        nodes.add(plan);
+        for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
+            collect(child, nodes);
+        }
+    }
+
+    private static List<LogicalPlan> below(LogicalPlan plan) {
+        List<LogicalPlan> nodes = new ArrayList<>();
+        for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
+            collect(child, nodes);
+        }
+        return nodes;
+    }
+
+    private static Set<String> topics(LogicalPlan plan) {
+        Set<String> topics = new HashSet<>();
+        List<LogicalPlan> nodes = new ArrayList<>();
+        collect(plan, nodes);
+        nodes.forEach(node -> topics.addAll(topicsOf(node)));
+        return topics;
+    }
+
+    private static List<String> topicsOf(LogicalPlan node) {
+        if (!(node instanceof StreamingRelationV2 relation)) return List.of();
+        String topics = relation.extraOptions().get("subscribe");
+        return topics == null ? List.of() : List.of(topics.split(","));
+    }
+
+    private static UnsupportedPipeline refused(String problem, String hint) {
+        return new UnsupportedPipeline("EXACTLY_ONCE_SHAPE", "the pipeline " + problem, hint);
+    }
+}

@@ -1,0 +1,21 @@
+package dev.eagre.delivery;
+
+/** A pipeline that cannot have what it asks for; the parts reach Python through the getters. */
+public final class UnsupportedPipeline extends IllegalArgumentException {
+    private final String code;
+    private final String hint;
+
+    UnsupportedPipeline(String code, String problem, String hint) {
+        super(problem);
+        this.code = code;
+        this.hint = hint;
+    }
+
+    public String getCode() {
+        return code;
+    }
+
+    public String getHint() {
+        return hint;
+    }
+}

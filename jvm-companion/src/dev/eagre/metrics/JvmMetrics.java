@@ -1,0 +1,59 @@
+package dev.eagre.metrics;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.sun.management.GarbageCollectionNotificationInfo;
+import java.lang.management.GarbageCollectorMXBean;
+import java.lang.management.ManagementFactory;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicLong;
+import javax.management.JMException;
+import javax.management.NotificationEmitter;
+import javax.management.openmbean.CompositeData;
+
+/** How this JVM fares, in one answer a second: a question costs the stream a moment of a core. */
+public final class JvmMetrics {
+    private static final AtomicLong PAUSES = new AtomicLong();
+    private static final AtomicLong PAUSED_MS = new AtomicLong();
+    private static final AtomicLong LONGEST_MS = new AtomicLong();
+
+    static {
+        ManagementFactory.getGarbageCollectorMXBeans().forEach(JvmMetrics::listen);
+    }
+
+    private JvmMetrics() {}
+
+    /** Collector pauses, heap, lag and waits by partition, as JSON. */
+    public static String told() throws JMException, JsonProcessingException {
+        Map<String, Object> facts = new LinkedHashMap<>();
+        facts.put("pauses", PAUSES.get());
+        facts.put("paused_ms", PAUSED_MS.get());
+        facts.put("longest_pause_ms", LONGEST_MS.getAndSet(0));
+        facts.put("heap_mb", ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed() >> 20);
+        facts.put("lag", ConsumerLag.lag());
+        facts.put("consumed", ConsumerLag.consumed());
+        facts.put("waits", SourceDelays.all());
+        return new ObjectMapper().writeValueAsString(facts);
+    }
+
+    /** What runs beside the program, a cycle or a concurrent collection, is no pause. */
+    private static void listen(GarbageCollectorMXBean collector) {
+        String name = collector.getName();
+        if (name.contains("Cycles") || name.contains("Concurrent")) return;
+        ((NotificationEmitter) collector).addNotificationListener(
+                (notice, handback) -> {
+                    if (!GarbageCollectionNotificationInfo.GARBAGE_COLLECTION_NOTIFICATION.equals(notice.getType())) {
+                        return;
+                    }
+                    long ms = GarbageCollectionNotificationInfo.from((CompositeData) notice.getUserData())
+                            .getGcInfo()
+                            .getDuration();
+                    PAUSES.incrementAndGet();
+                    PAUSED_MS.addAndGet(ms);
+                    LONGEST_MS.accumulateAndGet(ms, Math::max);
+                },
+                null,
+                null);
+    }
+}

@@ -1,0 +1,105 @@
+package dev.eagre.operators;
+
+import dev.eagre.python.codec.RowBytes;
+import dev.eagre.spark.RowSteps;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** What the Python package calls: Spark's own stateful operator around ours. */
+public final class OperatorsApi {
+    private OperatorsApi() {}
+
+    /**
+     * Puts an operator over rows.
+     *
+     * @param name which one
+     * @param keys how many of the first columns are the key
+     * @param spec what the operator is to know, as JSON
+     * @param results the columns of its results, as JSON
+     */
+    public static Dataset<Row> over(Dataset<Row> rows, String name, int keys, String spec, String results) {
+        List<String> columns = Arrays.asList(rows.columns());
+        Operator<?> operator = make(name, spec, columns.indexOf(Operator.AT), columns.indexOf(Operator.WRITTEN));
+        StructType key = new StructType(Arrays.copyOf(rows.schema().fields(), keys));
+        Column[] grouping = columns.stream().limit(keys).map(OperatorsApi::quoted).toArray(Column[]::new);
+        return rows.groupBy(grouping)
+                .as(Encoders.row(key), Encoders.row(rows.schema()))
+                .transformWithState(operator, TimeMode.ProcessingTime(), OutputMode.Update(), Encoders.row(type(results)))
+                .toDF();
+    }
+
+    private static Operator<?> make(String name, String spec, int at, int written) {
+        return switch (name) {
+            case "deduplicate" -> new Deduplicate(spec, at, written);
+            case "interval_join" -> new IntervalJoin(spec, at, written);
+            case "lookup" -> new Lookup(spec, at, written);
+            case "session_windows" -> new Sessions(spec, at, written);
+            case "top_n" -> new TopN(spec, at, written);
+            case "windows" -> new Windows(spec, at, written);
+            case "rolling" -> new Rolling(spec, at, written);
+            default -> throw new IllegalArgumentException("no operator " + name);
+        };
+    }
+
+    /**
+     * The stateful parts that rows have been through: operators by name, with {@code :updates} behind
+     * those that give a result more than once; others by Spark's name.
+     */
+    public static List<String> below(Dataset<Row> rows) {
+        List<String> found = new ArrayList<>();
+        collect(rows.queryExecution().analyzed(), found);
+        return found;
+    }
+
+    /** Whether a stateful part is an operator from here. */
+    private static boolean isOne(TransformWithState state) {
+        return (Object) state.statefulProcessor() instanceof Operator<?>;
+    }
+
+    private static void collect(LogicalPlan plan, List<String> found) {
+        if (!plan.isStreaming()) return;
+        if (plan instanceof TransformWithState state && isOne(state)) {
+            found.add(state.statefulProcessor().toString());
+        } else if (plan.isStateful() || plan instanceof TransformWithState) {
+            found.add(plan.nodeName());
+        }
+        CollectionConverters.asJava(plan.children()).forEach(child -> collect(child, found));
+    }
+
+    /** A struct as bytes: rows that an operator only passes on need no other form. */
+    public static Column packed(Column struct, String type) {
+        return bytes(struct, type, false);
+    }
+
+    /** Such bytes as a struct. */
+    public static Column unpacked(Column packed, String type) {
+        return bytes(packed, type, true);
+    }
+
+    private static Column bytes(Column column, String type, boolean reading) {
+        return ExpressionUtils.column(
+                new RowBytes(type(type), reading, RowSteps.sequence(List.of(ExpressionUtils.expression(column)))));
+    }
+
+    private static StructType type(String json) {
+        return (StructType) DataType.fromJson(json).asNullable();
+    }
+
+    private static Column quoted(String name) {
+        return functions.col("`" + name.replace("`", "``") + "`");
+    }
+}

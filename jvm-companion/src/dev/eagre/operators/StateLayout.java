@@ -1,0 +1,66 @@
+package dev.eagre.operators;
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+
+/** An operator's state as bytes: the version of the layout, then what the operator writes. */
+final class StateLayout {
+    static final int VERSION = 1;
+
+    private StateLayout() {}
+
+    /** Something that writes itself. */
+    interface Writes {
+        void to(DataOutputStream out) throws IOException;
+    }
+
+    /** Something that reads itself. */
+    interface Reads<T> {
+        T from(DataInputStream in) throws IOException;
+    }
+
+    static byte[] write(Writes state) {
+        try {
+            ByteArrayOutputStream bytes = new ByteArrayOutputStream(128);
+            DataOutputStream out = new DataOutputStream(bytes);
+            out.writeByte(VERSION);
+            state.to(out);
+            return bytes.toByteArray();
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    static <T> T read(byte[] bytes, String operator, Reads<T> reads) {
+        try {
+            DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes));
+            int version = in.readUnsignedByte();
+            if (version != VERSION) {
+                throw new IllegalStateException("STATE_LAYOUT: the checkpoint holds state of " + operator
+                        + " in layout " + version + ", and this release reads layout " + VERSION
+                        + "; run the release that wrote it, or start afresh with `eagre checkpoint reset`");
+            }
+            return reads.from(in);
+        } catch (IOException error) {
+            throw new UncheckedIOException("the state of " + operator + " cannot be read", error);
+        }
+    }
+
+    static void writeBytes(byte[] bytes, DataOutputStream out) throws IOException {
+        out.writeInt(bytes == null ? -1 : bytes.length);
+        if (bytes != null) out.write(bytes);
+    }
+
+    static byte[] readBytes(DataInputStream in) throws IOException {
+        int length = in.readInt();
+        if (length < 0) return null;
+        byte[] bytes = in.readNBytes(length);
+        if (bytes.length < length) throw new EOFException();
+        return bytes;
+    }
+}

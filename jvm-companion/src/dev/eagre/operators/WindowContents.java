@@ -1,0 +1,35 @@
+package dev.eagre.operators;
+
+import dev.eagre.operators.Aggregate.Partial;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.util.List;
+
+/** What the rows of one window or one session have come to. */
+class WindowContents {
+    /** The latest event time among them, in microseconds. */
+    long last = Long.MIN_VALUE;
+
+    /** When the last of them came, by the task's clock in milliseconds. */
+    long touched;
+
+    /** The row that came last. */
+    byte[] row;
+
+    Partial[] partials;
+
+    final void read(List<Aggregate> aggregates, DataInputStream in) throws IOException {
+        last = in.readLong();
+        touched = in.readLong();
+        row = StateLayout.readBytes(in);
+        partials = Aggregate.read(aggregates, in);
+    }
+
+    final void write(List<Aggregate> aggregates, DataOutputStream out) throws IOException {
+        out.writeLong(last);
+        out.writeLong(touched);
+        StateLayout.writeBytes(row, out);
+        Aggregate.write(aggregates, partials, out);
+    }
+}

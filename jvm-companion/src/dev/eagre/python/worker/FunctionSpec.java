@@ -1,0 +1,46 @@
+package dev.eagre.python.worker;
+
+import java.io.Serializable;
+import java.util.Arrays;
+import java.util.Objects;
+import org.apache.spark.sql.types.DataType;
+
+/** A function as the user gave it: its code, what it returns, and how it is to be run. */
+public final class FunctionSpec implements Serializable {
+    public final String name;
+    public final byte[] code;
+    public final DataType returns;
+    public final String options;
+
+    /**
+     * @param name what people call it
+     * @param code the function, pickled
+     * @param returns the type of its results
+     * @param options {@link FunctionOptions} as JSON
+     */
+    public FunctionSpec(String name, byte[] code, DataType returns, String options) {
+        this.name = name;
+        this.code = code;
+        this.returns = returns;
+        this.options = options;
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof FunctionSpec that
+                && name.equals(that.name)
+                && returns.equals(that.returns)
+                && options.equals(that.options)
+                && Arrays.equals(code, that.code);
+    }
+
+    @Override
+    public int hashCode() {
+        return Objects.hash(name, returns, options, Arrays.hashCode(code));
+    }
+
+    @Override
+    public String toString() {
+        return name;
+    }
+}

@@ -1,0 +1,91 @@
+package dev.eagre.sinks;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.net.URI;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.Map;
+
+/**
+ * Where a database is, and who may write to it. User and password come from the file that the
+ * declaration names, else from the environment of this process; they are in no plan and no setting.
+ * Not a record: a record would tell its password to whoever prints it.
+ */
+final class DatabaseAddress {
+    final String scheme;
+    final String host;
+    final int port;
+    final String path;
+    final String query;
+    final String user;
+    final String password;
+
+    private DatabaseAddress(URI url, int port, Map<String, String> known) {
+        this.scheme = url.getScheme();
+        this.host = url.getHost();
+        this.port = url.getPort() < 0 ? port : url.getPort();
+        this.path = url.getPath() == null ? "" : url.getPath().replaceFirst("^/", "");
+        this.query = url.getRawQuery();
+        this.user = known.get("user");
+        this.password = known.get("password");
+    }
+
+    /**
+     * Reads it.
+     *
+     * @param variable the environment variable with the URL, where the declaration has none
+     * @param port the port where the URL has none
+     */
+    static DatabaseAddress of(JsonNode spec, String variable, int port, String userVariable, String passwordVariable) {
+        URI url = url(spec, variable);
+        Map<String, String> known = new HashMap<>();
+        keep(known, "user", System.getenv(userVariable));
+        keep(known, "password", System.getenv(passwordVariable));
+        String[] told = url.getUserInfo() == null ? new String[0] : url.getUserInfo().split(":", 2);
+        keep(known, "user", told.length > 0 ? told[0] : null);
+        keep(known, "password", told.length > 1 ? told[1] : null);
+        if (spec.hasNonNull("credentials")) known.putAll(file(spec.get("credentials").asText()));
+        return new DatabaseAddress(url, port, known);
+    }
+
+    private static void keep(Map<String, String> known, String name, String value) {
+        if (value != null && !value.isEmpty()) known.put(name, value);
+    }
+
+    private static URI url(JsonNode spec, String variable) {
+        String text = spec.hasNonNull("url") ? spec.get("url").asText() : System.getenv(variable);
+        if (text == null) {
+            throw new DatabaseException(
+                    "URL_MISSING",
+                    "the environment of this process has no " + variable + ".",
+                    "set it for the driver and for the executors, or pass url=.");
+        }
+        try {
+            URI url = URI.create(text);
+            if (url.getHost() != null) return url;
+        } catch (IllegalArgumentException error) {
+            // Its message would show the text, and with it a password.
+        }
+        throw new DatabaseException(
+                "URL_MALFORMED", "the URL in " + variable + " names no host.", "write scheme://host:port/database.");
+    }
+
+    /** Reads lines of {@code user=...} and {@code password=...}. */
+    private static Map<String, String> file(String path) {
+        Map<String, String> found = new HashMap<>();
+        try {
+            for (String line : Files.readAllLines(Path.of(path))) {
+                int equals = line.indexOf('=');
+                if (equals > 0) found.put(line.substring(0, equals).strip(), line.substring(equals + 1).strip());
+            }
+        } catch (IOException error) {
+            throw new DatabaseException(
+                    "CREDENTIALS_UNREADABLE",
+                    "the file of credentials " + path + " cannot be read (" + error.getClass().getSimpleName() + ").",
+                    "it must be on every machine that runs tasks, with lines user=... and password=...");
+        }
+        return found;
+    }
+}

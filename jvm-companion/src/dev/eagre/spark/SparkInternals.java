@@ -1,0 +1,160 @@
+package dev.eagre.spark;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.lang.reflect.Field;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanExecBase;
+import org.apache.spark.sql.execution.datasources.v2.LowLatencyClock;
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
+import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
+import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
+import org.apache.spark.sql.execution.streaming.runtime.TERMINATED$;
+import org.apache.spark.sql.streaming.StreamingQuery;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.util.SystemClock;
+import scala.Tuple2;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractFunction1;
+
+/**
+ * What Spark does not offer in its public API about sessions and running queries. Written against Spark 4.3.0; each
+ * method says why the public API is not enough.
+ */
+public final class SparkInternals {
+    private SparkInternals() {}
+
+    /**
+     * Lets epochs and timers of this JVM go by a clock that never goes back; Spark has the clock in a
+     * variable for its own tests.
+     */
+    public static void useSteadyClock() {
+        if (LowLatencyClock.getClock() instanceof SteadyClock) return;
+        LowLatencyClock.setClock(new SteadyClock(new SystemClock()));
+    }
+
+    /**
+     * Every setting of a session that was set, its context's included, as JSON.
+     *
+     * <p>PySpark fetches a hundred pairs with five calls each, in the seconds before the first output.
+     */
+    public static String settings(SparkSession session) throws JsonProcessingException {
+        Map<String, String> settings = new LinkedHashMap<>();
+        for (Tuple2<String, String> pair : session.sparkContext().getConf().getAll()) {
+            settings.put(pair._1(), pair._2());
+        }
+        settings.putAll(CollectionConverters.asJava(session.conf().getAll()));
+        return new ObjectMapper().writeValueAsString(settings);
+    }
+
+    /**
+     * Makes Hadoop's settings forget which file each came from.
+     *
+     * <p>They go to the tasks of every epoch with state, and Hadoop packs each setting's origin by itself:
+     * over a thousand small archives. Nothing but its own page of settings shows the origins.
+     */
+    public static void dropSettingSources(SparkContext context) {
+        try {
+            Configuration settings = context.hadoopConfiguration();
+            settings.size();
+            Field origins = Configuration.class.getDeclaredField("updatingResource");
+            origins.setAccessible(true);
+            Object known = origins.get(settings);
+            if (known instanceof Map<?, ?> map) map.clear();
+        } catch (ReflectiveOperationException | RuntimeException e) {
+            // Another Hadoop: it packs them, as before.
+        }
+    }
+
+    /**
+     * Lets the running epoch or micro-batch end and commit, and starts no other.
+     *
+     * <p>{@code StreamingQuery.stop()} interrupts instead: what came since the last commit would be
+     * repeated at the next start. The trigger loop of Spark 4.3 asks {@code isActive} before each
+     * batch, and {@code isActive} is "state is not TERMINATED", so setting the state is enough.
+     */
+    public static void drain(StreamingQuery query) {
+        execution(query).state().set(TERMINATED$.MODULE$);
+    }
+
+    /**
+     * Whether the thread of the query has ended. After {@link #drain} the public {@code isActive}
+     * is false at once, while the last epoch still runs.
+     */
+    public static boolean ended(StreamingQuery query) {
+        return !execution(query).queryExecutionThread().isAlive();
+    }
+
+    /** Whether a query runs in real time; the public API does not tell its trigger. */
+    public static boolean realTime(StreamingQuery query) {
+        return execution(query).trigger() instanceof RealTimeTrigger;
+    }
+
+    /** Where a query keeps its progress; the public API does not tell. */
+    public static String checkpoint(StreamingQuery query) {
+        return execution(query).resolvedCheckpointRoot();
+    }
+
+    /**
+     * Whether a query has state with timers or TTL by the wall clock: Spark then always has another
+     * batch to run, so that it never comes to an end by itself.
+     */
+    public static boolean usesProcessingTime(Dataset<Row> rows) {
+        return ((org.apache.spark.sql.classic.Dataset<Row>) rows)
+                .queryExecution()
+                .analyzed()
+                .exists(new AbstractFunction1<>() {
+                    @Override
+                    public Object apply(LogicalPlan node) {
+                        return node instanceof TransformWithState state
+                                && state.timeMode().equals(TimeMode.ProcessingTime());
+                    }
+                });
+    }
+
+    /**
+     * The physical plan that runs now, as JSON: each operator with its inputs, and a shuffle with its
+     * partitions. The public API has a text of it only.
+     */
+    public static String physicalPlan(StreamingQuery query) throws JsonProcessingException {
+        var running = execution(query).lastExecution();
+        List<Map<String, Object>> nodes = new ArrayList<>();
+        if (running != null) describe(running.executedPlan(), nodes);
+        return new ObjectMapper().writeValueAsString(nodes);
+    }
+
+    private static int describe(SparkPlan node, List<Map<String, Object>> nodes) {
+        List<Integer> inputs = new ArrayList<>();
+        for (SparkPlan child : CollectionConverters.asJava(node.children())) {
+            inputs.add(describe(child, nodes));
+        }
+        Map<String, Object> entry = new LinkedHashMap<>();
+        entry.put("id", nodes.size());
+        entry.put("name", node.nodeName());
+        entry.put("inputs", inputs);
+        entry.put("shuffle", node instanceof ShuffleExchangeExec);
+        entry.put("source", node instanceof DataSourceV2ScanExecBase scan && scan.scan().getClass().getName().contains("Kafka"));
+        entry.put("stateful", node instanceof StatefulOperator);
+        entry.put("partitions", node.outputPartitioning().numPartitions());
+        nodes.add(entry);
+        return nodes.size() - 1;
+    }
+
+    /** What runs a query; the public API has a wrapper around it only. */
+    public static StreamExecution execution(StreamingQuery query) {
+        return ((StreamingQueryWrapper) query).streamingQuery();
+    }
+}

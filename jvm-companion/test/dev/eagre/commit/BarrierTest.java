@@ -1,0 +1,141 @@
+package dev.eagre.commit;
+
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+import static java.util.concurrent.TimeUnit.SECONDS;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
+
+import dev.eagre.spark.Tasks;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.spark.TaskContext;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+class BarrierTest {
+    private static final Duration LIMIT = Duration.ofSeconds(60);
+
+    private final TaskContext task = Tasks.task();
+
+    @AfterEach
+    void endTask() {
+        Tasks.complete(task);
+    }
+
+    private static long in(long ms) {
+        return System.nanoTime() + MILLISECONDS.toNanos(ms);
+    }
+
+    @Test
+    void workIsDoneWhereNoTaskRuns() throws Exception {
+        assertEquals("done", Barrier.whileIdle(in(0), () -> "done"));
+    }
+
+    @Test
+    void aRowOnItsWayIsWaitedFor() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            Barrier.Count left = Barrier.leaving(task);
+            Barrier.Arrivals arrived = Barrier.arriving(task);
+            arrived.waits(true);
+            left.one();
+            assertNull(Barrier.whileIdle(in(20), () -> "too early"));
+            CompletableFuture.runAsync(arrived::one, CompletableFuture.delayedExecutor(20, MILLISECONDS));
+            assertEquals("done", Barrier.whileIdle(in(20_000), () -> "done"));
+        });
+    }
+
+    @Test
+    void aRowInWorkIsWaitedFor() throws Exception {
+        Barrier.Count left = Barrier.leaving(task);
+        Barrier.Arrivals arrived = Barrier.arriving(task);
+        left.one();
+        arrived.one();
+        arrived.waits(false);
+        assertNull(Barrier.whileIdle(in(20), () -> "too early"));
+        arrived.waits(true);
+        assertEquals("done", Barrier.whileIdle(in(20), () -> "done"));
+    }
+
+    @Test
+    void tasksThatEndedCountNoMore() throws Exception {
+        Barrier.leaving(task).one();
+        Barrier.arriving(task);
+        assertNull(Barrier.whileIdle(in(5), () -> "too early"));
+        Tasks.complete(task);
+        assertEquals("done", Barrier.whileIdle(in(5), () -> "done"));
+    }
+
+    @Test
+    void tasksPauseDuringTheWorkAndGoOnAfterIt() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            BlockingQueue<Barrier.Halt> queue = new LinkedBlockingQueue<>();
+            List<String> events = Collections.synchronizedList(new ArrayList<>());
+            Barrier.stops(task, queue::put);
+            CompletableFuture<Void> stopped = CompletableFuture.runAsync(() -> {
+                try {
+                    queue.take().pass();
+                    events.add("task");
+                } catch (InterruptedException error) {
+                    throw new IllegalStateException(error);
+                }
+            });
+            Barrier.whileIdle(in(20_000), () -> {
+                Thread.sleep(20);
+                return events.add("work");
+            });
+            stopped.get(10, SECONDS);
+            assertEquals(List.of("work", "task"), events);
+        });
+    }
+
+    @Test
+    void aTaskThatDoesNotReachItsPauseIsNotWaitedForForever() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            Barrier.stops(task, halt -> {});
+            assertNull(Barrier.whileIdle(in(20), () -> "too early"));
+        });
+    }
+
+    @Test
+    void tasksGoOnWhenTheWorkFails() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            CompletableFuture<Void> passed = new CompletableFuture<>();
+            Barrier.stops(task, halt -> CompletableFuture.runAsync(() -> {
+                try {
+                    halt.pass();
+                    passed.complete(null);
+                } catch (InterruptedException error) {
+                    passed.completeExceptionally(error);
+                }
+            }));
+            assertThrows(IOException.class, () -> Barrier.whileIdle(in(20_000), () -> {
+                throw new IOException("a full disk");
+            }));
+            passed.get(10, SECONDS);
+        });
+    }
+
+    @Test
+    void whatIsHeldBackIsWrittenBeforeTheWork() throws Exception {
+        List<String> events = new ArrayList<>();
+        Barrier.holdsBack(task, () -> events.add("flush"));
+        Barrier.whileIdle(in(0), () -> events.add("work"));
+        assertEquals(List.of("flush", "work"), events);
+    }
+
+    @Test
+    void somethingIsLookedForUntilItIsThere() {
+        AtomicInteger looks = new AtomicInteger();
+        assertEquals("found", Barrier.awaited(in(10_000), () -> looks.incrementAndGet() < 5 ? null : "found"));
+        assertNull(Barrier.awaited(in(-1), () -> null));
+    }
+}

@@ -1,0 +1,134 @@
+package dev.eagre.delivery;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.ObjectInputStream;
+import java.io.ObjectOutputStream;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+class DeliveredOffsetsTest {
+    private static final long SEED = 7;
+
+    private final DeliveredOffsets delivered = new DeliveredOffsets();
+
+    @Test
+    void onlyWhatWasAddedIsThere() {
+        delivered.add("in", 1, 100, 0);
+        assertTrue(delivered.contains("in", 1, 100, 0));
+        assertFalse(delivered.contains("in", 1, 99, 0));
+        assertFalse(delivered.contains("in", 1, 100, 1));
+        assertFalse(delivered.contains("in", 0, 100, 0));
+        assertFalse(delivered.contains("other", 1, 100, 0));
+    }
+
+    @Test
+    void nothingIsInAnEmptyOne() {
+        assertTrue(delivered.isEmpty());
+        assertEquals(0, delivered.size());
+        assertFalse(delivered.contains("in", 0, 0, 0));
+    }
+
+    /** A row of several results may have had only some of them delivered. */
+    @Test
+    void anOrdinalDoesNotImplyTheOnesBeforeIt() {
+        delivered.add("in", 0, 5, 3);
+        assertEquals(1, delivered.size());
+        for (int ordinal = 0; ordinal < 6; ordinal++) {
+            assertEquals(ordinal == 3, delivered.contains("in", 0, 5, ordinal), "ordinal " + ordinal);
+        }
+    }
+
+    @Test
+    void addingTwiceIsAddingOnce() {
+        delivered.add("in", 0, 5, 0);
+        delivered.add("in", 0, 5, 0);
+        assertEquals(1, delivered.size());
+    }
+
+    @Test
+    void offsetsMayBeAsLargeAsKafkasAre() {
+        delivered.add("in", 0, Long.MAX_VALUE, 0);
+        delivered.add("in", 0, 1L << 40, 0);
+        assertTrue(DeliveredOffsets.fromText(delivered.toText()).contains("in", 0, Long.MAX_VALUE, 0));
+        assertTrue(DeliveredOffsets.fromText(delivered.toText()).contains("in", 0, 1L << 40, 0));
+    }
+
+    @Test
+    void randomPositionsSurviveTextAndSerializationExactly() throws Exception {
+        Random random = new Random(SEED);
+        Set<String> expected = new HashSet<>();
+        for (int i = 0; i < 2000; i++) {
+            String topic = random.nextBoolean() ? "in" : "a longer name";
+            int partition = random.nextInt(3);
+            long offset = random.nextInt(3000);
+            int ordinal = random.nextInt(3);
+            delivered.add(topic, partition, offset, ordinal);
+            expected.add(topic + partition + "/" + offset + "/" + ordinal);
+        }
+        for (DeliveredOffsets copy : new DeliveredOffsets[] {DeliveredOffsets.fromText(delivered.toText()), serialized(delivered)}) {
+            assertEquals(expected.size(), copy.size());
+            for (String topic : new String[] {"in", "a longer name"}) {
+                for (int partition = 0; partition < 3; partition++) {
+                    for (long offset = 0; offset < 3000; offset++) {
+                        for (int ordinal = 0; ordinal < 3; ordinal++) {
+                            String identity = topic + partition + "/" + offset + "/" + ordinal;
+                            assertEquals(expected.contains(identity),
+                                    copy.contains(topic, partition, offset, ordinal), identity);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    private static DeliveredOffsets serialized(DeliveredOffsets delivered) throws Exception {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        try (ObjectOutputStream out = new ObjectOutputStream(bytes)) {
+            out.writeObject(delivered);
+        }
+        try (ObjectInputStream in = new ObjectInputStream(new ByteArrayInputStream(bytes.toByteArray()))) {
+            return (DeliveredOffsets) in.readObject();
+        }
+    }
+
+    @Test
+    void noTextIsAnEmptyOneAndABrokenTextIsRefused() {
+        assertTrue(DeliveredOffsets.fromText("").isEmpty());
+        delivered.add("in", 0, 1, 0);
+        String text = delivered.toText();
+        assertThrows(RuntimeException.class, () -> DeliveredOffsets.fromText("no base64!"));
+        assertThrows(RuntimeException.class, () -> DeliveredOffsets.fromText(text.substring(0, text.length() / 2 / 4 * 4)));
+    }
+
+    @Test
+    void theHighestPositionOfEachPartitionIsNoted() {
+        delivered.add("in", 0, 5, 0);
+        delivered.add("in", 0, 9, 1);
+        delivered.add("in", 1, 3, 0);
+        delivered.add("score in", 1, 8, 0);
+        Map<String, Map<Integer, Long>> highest = new HashMap<>(Map.of("in", new HashMap<>(Map.of(0, 7L, 2, 1L))));
+        delivered.reach(highest);
+        assertEquals(Map.of("in", Map.of(0, 9L, 1, 8L, 2, 1L)), highest);
+    }
+
+    /** What the tests of exactly once use to show that gaps matter. */
+    @Test
+    void theControlFillsGaps() {
+        delivered.add("in", 0, 5, 0);
+        delivered.add("in", 0, 9, 0);
+        delivered.upToTheHighest();
+        assertEquals(5, delivered.size());
+        assertTrue(delivered.contains("in", 0, 7, 0));
+        assertFalse(delivered.contains("in", 0, 10, 0));
+    }
+}

@@ -1,0 +1,67 @@
+package dev.eagre.operators;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertSame;
+
+import java.util.UUID;
+import org.junit.jupiter.api.Test;
+
+class ArrivalClockTest {
+    private static final long START = 1_000_000;
+    private static final long NOW = START + 1_000_000;
+
+    private final ArrivalClock clock = new ArrivalClock(START);
+
+    @Test
+    void withoutRecordsItIsTheWallClock() {
+        assertEquals(NOW, clock.time(NOW));
+        assertEquals(NOW + 5, clock.wall(NOW + 5, 0));
+    }
+
+    @Test
+    void aRecordThatWaitedSetsItBack() {
+        clock.saw(NOW, NOW - 700);
+        assertEquals(NOW - 700, clock.time(NOW));
+        assertEquals(NOW + 5, clock.wall(NOW - 695, 0));
+    }
+
+    @Test
+    void recordsWithoutATimeOrFromTheFutureChangeNothing() {
+        clock.saw(NOW, null);
+        clock.saw(NOW, NOW + 10_000);
+        assertEquals(NOW, clock.time(NOW));
+    }
+
+    /** Partitions need not be equally far. */
+    @Test
+    void theRecordThatIsMostBehindCounts() {
+        clock.saw(NOW, NOW - 700);
+        clock.saw(NOW + 1, NOW + 1);
+        assertEquals(NOW + 1 - 700, clock.time(NOW + 1));
+    }
+
+    @Test
+    void whatWasBehindIsForgottenAfterTwoSeconds() {
+        clock.saw(NOW, NOW - 700);
+        clock.saw(NOW + 1_001, NOW + 1_001);
+        assertEquals(NOW + 301, clock.time(NOW + 1_001), "the second before counts as well");
+        clock.saw(NOW + 2_002, NOW + 2_002);
+        assertEquals(NOW + 2_002, clock.time(NOW + 2_002));
+    }
+
+    /** Nothing is known of what was written while the query was down. */
+    @Test
+    void afterAStartEveryWaitBeginsAgain() {
+        assertEquals(START + 60_000, clock.wall(START - 500_000, 60_000));
+        assertEquals(NOW, clock.wall(NOW, 60_000));
+    }
+
+    @Test
+    void anOperatorsPartitionHasOneClockInARun() {
+        UUID run = UUID.randomUUID();
+        assertSame(ArrivalClock.of(run, "op", 1), ArrivalClock.of(run, "op", 1));
+        assertNotSame(ArrivalClock.of(run, "op", 1), ArrivalClock.of(run, "op", 2));
+        assertNotSame(ArrivalClock.of(run, "op", 1), ArrivalClock.of(UUID.randomUUID(), "op", 1));
+    }
+}

@@ -1,0 +1,274 @@
+package dev.eagre.shuffle;
+
+import static java.util.concurrent.TimeUnit.SECONDS;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.eagre.commit.Barrier;
+import dev.eagre.spark.Tasks;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import scala.collection.AbstractIterator;
+import scala.collection.Iterator;
+
+class PrefetchTest {
+    private static final Duration LIMIT = Duration.ofSeconds(60);
+    private static final long SEED = 99;
+
+    private final TaskContext task = Tasks.task();
+
+    @AfterEach
+    void endTask() {
+        Tasks.complete(task);
+    }
+
+    /** Rows numbered from 0, made when they are asked for. */
+    private static class Numbered extends AbstractIterator<Object> {
+        final int count;
+        final AtomicInteger given = new AtomicInteger();
+
+        Numbered(int count) {
+            this.count = count;
+        }
+
+        @Override
+        public boolean hasNext() {
+            return given.get() < count;
+        }
+
+        @Override
+        public Object next() {
+            return row(given.getAndIncrement());
+        }
+    }
+
+    /** Rows that a test gives one by one; a text is an error. */
+    private static final class Fed extends AbstractIterator<Object> {
+        final BlockingQueue<Object> queue = new LinkedBlockingQueue<>();
+        private Object next;
+
+        @Override
+        public boolean hasNext() {
+            try {
+                if (next == null) next = queue.take();
+            } catch (InterruptedException error) {
+                throw new IllegalStateException("interrupted", error);
+            }
+            if (next instanceof String problem && !problem.equals("end")) throw new IllegalArgumentException(problem);
+            return !next.equals("end");
+        }
+
+        @Override
+        public Object next() {
+            Object row = next;
+            next = null;
+            return row;
+        }
+    }
+
+    private static InternalRow row(int number) {
+        return new GenericInternalRow(new Object[] {number});
+    }
+
+    private static int number(Object row) {
+        return ((InternalRow) row).getInt(0);
+    }
+
+    private Iterator<Object> over(Iterator<Object> rows, long tickMs) {
+        return Tasks.in(task, () -> new Prefetch.Step("p", 1, tickMs, true).apply(rows));
+    }
+
+    @Test
+    void rowsComeInTheirOrderWhetherTakenOneByOneOrReadAhead() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            Iterator<Object> ahead = over(new Numbered(20_000), 0);
+            int next = 0;
+            for (; ahead.hasNext(); next++) assertEquals(next, number(ahead.next()));
+            assertEquals(20_000, next);
+            assertFalse(ahead.hasNext(), "the end stays the end");
+        });
+    }
+
+    @Test
+    void noRowsAreAnEndAtOnce() {
+        assertTimeoutPreemptively(LIMIT, () -> assertFalse(over(new Numbered(0), 0).hasNext()));
+    }
+
+    /** The reader starts and pauses many times while rows come now in bursts and now one by one. */
+    @Test
+    void nothingIsLostWhereBurstsAndPausesAlternate() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            Fed fed = new Fed();
+            Iterator<Object> ahead = over(fed, 0);
+            Random random = new Random(SEED);
+            CompletableFuture.runAsync(() -> {
+                for (int i = 0; i < 5_000; i++) {
+                    fed.queue.add(row(i));
+                    if (random.nextInt(200) == 0) java.util.concurrent.locks.LockSupport.parkNanos(2_000_000);
+                }
+                fed.queue.add("end");
+            });
+            int next = 0;
+            for (; ahead.hasNext(); next++) assertEquals(next, number(ahead.next()), "seed " + SEED);
+            assertEquals(5_000, next);
+        });
+    }
+
+    @Test
+    void whatWaitsIsSeenWithoutBeingTaken() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            Numbered rows = new Numbered(10_000);
+            Iterator<Object> ahead = over(rows, 0);
+            Prefetch seen = Prefetch.of("p", task);
+            int next = 0;
+            List<InternalRow> waiting = List.of();
+            while (waiting.size() < 10 && ahead.hasNext()) {
+                assertEquals(next++, number(ahead.next()));
+                waiting = seen.waiting(10);
+            }
+            assertEquals(10, waiting.size(), "rows that come at once are read ahead");
+            for (InternalRow one : waiting) {
+                assertTrue(ahead.hasNext());
+                Object taken = ahead.next();
+                assertSame(one, taken);
+                assertEquals(next++, number(taken));
+            }
+        });
+    }
+
+    @Test
+    void onlySoManyRowsAreReadAhead() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            Numbered rows = new Numbered(1_000_000);
+            Iterator<Object> ahead = over(rows, 0);
+            int taken = 0;
+            for (; taken < 1_000; taken++) {
+                assertTrue(ahead.hasNext());
+                ahead.next();
+            }
+            Thread.sleep(100);
+            int readAhead = rows.given.get() - taken;
+            assertTrue(readAhead <= 2 * 256 + 1, readAhead + " rows wait");
+        });
+    }
+
+    @Test
+    void anErrorOfTheSourceReachesTheTask() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            Fed fed = new Fed();
+            Iterator<Object> ahead = over(fed, 5);
+            fed.queue.add("the broker is gone");
+            Exception error = assertThrows(IllegalArgumentException.class, () -> {
+                while (ahead.hasNext()) ahead.next();
+            });
+            assertEquals("the broker is gone", error.getMessage());
+        });
+    }
+
+    @Test
+    void ticksComeWhileNoRowDoes() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            Fed fed = new Fed();
+            Iterator<Object> ahead = over(fed, 5);
+            for (int i = 0; i < 3; i++) {
+                assertTrue(ahead.hasNext());
+                assertTrue(((InternalRow) ahead.next()).isNullAt(0), "a tick is a row of nulls");
+            }
+            fed.queue.add(row(7));
+            fed.queue.add("end");
+            List<Integer> numbers = new ArrayList<>();
+            while (ahead.hasNext()) {
+                InternalRow row = (InternalRow) ahead.next();
+                if (!row.isNullAt(0)) numbers.add(row.getInt(0));
+            }
+            assertEquals(List.of(7), numbers);
+        });
+    }
+
+    @Test
+    void aStepWithTicksMayGiveNulls() {
+        assertTrue(new Prefetch.Step("p", 1, 5, true).empties());
+        assertFalse(new Prefetch.Step("p", 1, 0, true).empties());
+    }
+
+    @Test
+    void theTaskPausesBehindTheRowsThatWereRead() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            Fed fed = new Fed();
+            Iterator<Object> ahead = over(fed, 5);
+            fed.queue.add(row(1));
+            List<Integer> seen = java.util.Collections.synchronizedList(new ArrayList<>());
+            CompletableFuture<Void> working = CompletableFuture.runAsync(() -> {
+                while (ahead.hasNext()) {
+                    InternalRow row = (InternalRow) ahead.next();
+                    if (!row.isNullAt(0)) seen.add(row.getInt(0));
+                }
+            });
+            while (seen.isEmpty()) Thread.sleep(1);
+            List<Integer> atThePause = Barrier.awaited(System.nanoTime() + SECONDS.toNanos(20), () -> {
+                try {
+                    return Barrier.whileIdle(System.nanoTime() + SECONDS.toNanos(1), () -> {
+                        fed.queue.add(row(2));
+                        Thread.sleep(50);
+                        return List.copyOf(seen);
+                    });
+                } catch (Exception error) {
+                    throw new IllegalStateException(error);
+                }
+            });
+            assertEquals(List.of(1), atThePause);
+            fed.queue.add("end");
+            working.get(10, SECONDS);
+            assertEquals(List.of(1, 2), seen);
+        });
+    }
+
+    @Test
+    void anInterruptedTaskIsKilledAndStaysInterrupted() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            Iterator<Object> ahead = over(new Fed(), 60_000);
+            CompletableFuture<Object> ended = new CompletableFuture<>();
+            Thread thread = new Thread(() -> {
+                try {
+                    ended.complete(ahead.hasNext());
+                } catch (TaskKilledException error) {
+                    ended.complete(Thread.currentThread().isInterrupted());
+                }
+            });
+            thread.start();
+            thread.interrupt();
+            assertEquals(true, ended.get());
+        });
+    }
+
+    @Test
+    void theReaderEndsWithTheTask() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            over(new Numbered(1_000_000), 5);
+            assertNotNull(Prefetch.of("p", task));
+            assertNull(Prefetch.of("another", task));
+            Tasks.complete(task);
+            assertNull(Prefetch.of("p", task));
+            String name = "eagre-reader-" + task.taskAttemptId();
+            assertTrue(Thread.getAllStackTraces().keySet().stream().noneMatch(one -> one.getName().equals(name)));
+        });
+    }
+}

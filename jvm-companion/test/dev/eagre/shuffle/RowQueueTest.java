@@ -1,0 +1,260 @@
+package dev.eagre.shuffle;
+
+import static java.util.concurrent.TimeUnit.SECONDS;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.eagre.commit.Barrier;
+import dev.eagre.spark.Tasks;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.NoSuchElementException;
+import java.util.Random;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import scala.Product2;
+import scala.collection.Iterator;
+
+class RowQueueTest {
+    /** Rows that are not Spark's own count as 1 KiB each, and a lane has room for 256 KiB. */
+    private static final int ROOM_ROWS = 256;
+
+    private static final Duration LIMIT = Duration.ofSeconds(60);
+    private static final long SEED = 42;
+
+    private final TaskContext writer = Tasks.task();
+    private final TaskContext reader = Tasks.task();
+
+    @AfterEach
+    void endTasks() {
+        Tasks.complete(reader);
+        Tasks.complete(writer);
+    }
+
+    private static List<Object> drained(Iterator<Product2<Object, Object>> rows) {
+        List<Object> found = new ArrayList<>();
+        while (rows.hasNext()) found.add(rows.next()._2());
+        return found;
+    }
+
+    private static UnsafeRow unsafe(int bytes, byte fill) {
+        byte[] memory = new byte[bytes];
+        java.util.Arrays.fill(memory, fill);
+        UnsafeRow row = new UnsafeRow(1);
+        row.pointTo(memory, bytes);
+        return row;
+    }
+
+    @Test
+    void rowsComeInTheOrderOfTheirWriterAndEndWithIt() {
+        RowQueue lane = new RowQueue(1);
+        for (int i = 0; i < 100; i++) lane.put(i, writer);
+        lane.end();
+        List<Object> expected = new ArrayList<>();
+        for (int i = 0; i < 100; i++) expected.add(i);
+        assertEquals(expected, drained(lane.rows(reader)));
+    }
+
+    @Test
+    void aLaneWithoutRowsEndsWhenItsWritersEnd() {
+        RowQueue lane = new RowQueue(2);
+        Iterator<Product2<Object, Object>> rows = lane.rows(reader);
+        lane.end();
+        assertFalse(lane.comes(1), "one writer is left");
+        lane.end();
+        assertTrue(lane.comes(1));
+        assertFalse(rows.hasNext());
+        assertThrows(NoSuchElementException.class, rows::next);
+    }
+
+    /** A writer gives each row in the same memory. */
+    @Test
+    void rowsAreCopied() {
+        RowQueue lane = new RowQueue(1);
+        GenericInternalRow row = new GenericInternalRow(new Object[] {1});
+        lane.put(row, writer);
+        row.update(0, 2);
+        lane.put(row, writer);
+        lane.end();
+        List<Object> found = drained(lane.rows(reader));
+        assertEquals(List.of(1, 2), found.stream().map(one -> ((GenericInternalRow) one).get(0, null)).toList());
+    }
+
+    @Test
+    void aFullLaneBlocksItsWriterUntilARowIsTaken() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            RowQueue lane = new RowQueue(1);
+            AtomicInteger put = new AtomicInteger();
+            CompletableFuture<Void> writing = CompletableFuture.runAsync(() -> {
+                for (int i = 0; i <= ROOM_ROWS; i++) {
+                    lane.put(i, writer);
+                    put.incrementAndGet();
+                }
+                lane.end();
+            });
+            while (put.get() < ROOM_ROWS) Thread.onSpinWait();
+            assertThrows(java.util.concurrent.TimeoutException.class,
+                    () -> writing.get(100, java.util.concurrent.TimeUnit.MILLISECONDS));
+            assertEquals(ROOM_ROWS, put.get());
+            Iterator<Product2<Object, Object>> rows = lane.rows(reader);
+            assertEquals(0, rows.next()._2());
+            writing.get(10, SECONDS);
+            assertEquals(ROOM_ROWS, drained(rows).size());
+        });
+    }
+
+    /** A row that is larger than a lane would never fit: it takes all of its room. */
+    @Test
+    void aRowLargerThanALaneGoesThroughAlone() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            RowQueue lane = new RowQueue(1);
+            lane.put(unsafe(1 << 20, (byte) 1), writer);
+            CompletableFuture<Void> writing = CompletableFuture.runAsync(() -> {
+                lane.put(unsafe(16, (byte) 2), writer);
+                lane.end();
+            });
+            assertThrows(java.util.concurrent.TimeoutException.class,
+                    () -> writing.get(100, java.util.concurrent.TimeUnit.MILLISECONDS));
+            List<Object> found = drained(lane.rows(reader));
+            writing.get(10, SECONDS);
+            assertEquals(List.of(1 << 20, 16), found.stream().map(r -> ((UnsafeRow) r).getSizeInBytes()).toList());
+        });
+    }
+
+    @Test
+    void manyWritersReachOneReaderEachInItsOrder() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            int writers = 8;
+            int each = 5_000;
+            RowQueue lane = new RowQueue(writers);
+            List<CompletableFuture<Void>> writing = new ArrayList<>();
+            for (int w = 0; w < writers; w++) {
+                int mine = w;
+                writing.add(CompletableFuture.runAsync(() -> {
+                    Random random = new Random(SEED + mine);
+                    for (int i = 0; i < each; i++) {
+                        if (random.nextInt(500) == 0) Thread.yield();
+                        lane.put(List.of(mine, i), writer);
+                    }
+                    lane.end();
+                }, command -> new Thread(command).start()));
+            }
+            int[] next = new int[writers];
+            Iterator<Product2<Object, Object>> rows = lane.rows(reader);
+            int count = 0;
+            for (; rows.hasNext(); count++) {
+                List<?> row = (List<?>) rows.next()._2();
+                int from = (Integer) row.get(0);
+                assertEquals(next[from]++, row.get(1), "writer " + from);
+            }
+            assertEquals(writers * each, count);
+            for (CompletableFuture<Void> one : writing) one.get(10, SECONDS);
+        });
+    }
+
+    @Test
+    void aBlockedWriterEndsWithItsTask() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            RowQueue lane = new RowQueue(1);
+            for (int i = 0; i < ROOM_ROWS; i++) lane.put(i, writer);
+            CompletableFuture<Void> writing = CompletableFuture.runAsync(() -> lane.put("one more", writer));
+            writer.markInterrupted("stopped");
+            CompletionException error = assertThrows(CompletionException.class, writing::join);
+            assertEquals(TaskKilledException.class, error.getCause().getClass());
+        });
+    }
+
+    @Test
+    void aBlockedWriterThatIsInterruptedIsKilled() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            RowQueue lane = new RowQueue(1);
+            for (int i = 0; i < ROOM_ROWS; i++) lane.put(i, writer);
+            CompletableFuture<Throwable> thrown = new CompletableFuture<>();
+            Thread thread = new Thread(() -> {
+                try {
+                    lane.put("one more", writer);
+                    thrown.complete(null);
+                } catch (Throwable error) {
+                    thrown.complete(error);
+                }
+            });
+            thread.start();
+            thread.interrupt();
+            assertEquals(TaskKilledException.class, thrown.get().getClass());
+        });
+    }
+
+    @Test
+    void aReaderThatWaitsEndsWithItsTask() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            RowQueue lane = new RowQueue(1);
+            Iterator<Product2<Object, Object>> rows = lane.rows(reader);
+            CompletableFuture<Boolean> reading = CompletableFuture.supplyAsync(rows::hasNext);
+            Tasks.complete(reader);
+            CompletionException error = assertThrows(CompletionException.class, reading::join);
+            assertEquals(TaskKilledException.class, error.getCause().getClass());
+        });
+    }
+
+    @Test
+    void aLaneIsKnownByItsReaderWhileThatRuns() {
+        RowQueue lane = new RowQueue(1);
+        assertNull(RowQueue.of(reader));
+        lane.rows(reader);
+        assertSame(lane, RowQueue.of(reader));
+        Tasks.complete(reader);
+        assertNull(RowQueue.of(reader));
+    }
+
+    @Test
+    void comingRowsAreKnownWithoutTakingThem() {
+        RowQueue lane = new RowQueue(1);
+        Iterator<Product2<Object, Object>> rows = lane.rows(reader);
+        assertFalse(lane.comes(1));
+        lane.put("a", writer);
+        assertTrue(lane.comes(1));
+        assertTrue(lane.comes(1), "asking again takes nothing");
+        assertEquals("a", rows.next()._2());
+        assertFalse(lane.comes(1));
+    }
+
+    @Test
+    void aReaderPausesBehindTheRowsThatWerePut() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            RowQueue lane = new RowQueue(1);
+            Iterator<Product2<Object, Object>> rows = lane.rows(reader);
+            List<Object> seen = Collections.synchronizedList(new ArrayList<>());
+            Barrier.stops(reader, lane::halt);
+            Barrier.Count left = Barrier.leaving(writer);
+            left.one();
+            lane.put("before", writer);
+            CompletableFuture<Void> reading = CompletableFuture.runAsync(() -> {
+                while (rows.hasNext()) seen.add(rows.next()._2());
+            });
+            List<Object> atThePause = Barrier.whileIdle(System.nanoTime() + SECONDS.toNanos(20), () -> {
+                left.one();
+                lane.put("after", writer);
+                lane.end();
+                Thread.sleep(50);
+                return List.copyOf(seen);
+            });
+            assertEquals(List.of("before"), atThePause);
+            reading.get(10, SECONDS);
+            assertEquals(List.of("before", "after"), seen);
+        });
+    }
+}

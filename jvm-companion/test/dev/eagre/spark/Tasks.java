@@ -1,0 +1,51 @@
+package dev.eagre.spark;
+
+import java.util.Properties;
+import java.util.concurrent.Callable;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskContextImpl;
+import org.apache.spark.executor.TaskMetrics;
+import scala.Option;
+import scala.collection.immutable.Map$;
+import scala.math.BigDecimal;
+import scala.runtime.AbstractFunction0;
+
+/** Spark tasks without a Spark: what code that runs in a task asks for. */
+public final class Tasks {
+    private static final AtomicLong ATTEMPTS = new AtomicLong(1);
+
+    private Tasks() {}
+
+    /** A running task with an id of its own. */
+    public static TaskContextImpl task() {
+        return task(0);
+    }
+
+    /** A task that is tried for the n-th time, from 0. */
+    public static TaskContextImpl task(int attempt) {
+        return new TaskContextImpl(0, 0, 0, ATTEMPTS.getAndIncrement(), attempt, 1, null, new Properties(), null,
+                TaskMetrics.empty(), BigDecimal.exact(1), Map$.MODULE$.empty());
+    }
+
+    /** Ends a task; its completion listeners run. */
+    public static void complete(TaskContext task) {
+        task.markTaskCompleted(Option.empty());
+    }
+
+    /** Runs code as Spark does, in the thread of a task. */
+    public static <T> T in(TaskContext task, Callable<T> code) {
+        return TaskContext.withTaskContext(task, new AbstractFunction0<T>() {
+            @Override
+            public T apply() {
+                try {
+                    return code.call();
+                } catch (RuntimeException error) {
+                    throw error;
+                } catch (Exception error) {
+                    throw new IllegalStateException(error);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,69 @@
+"""Which Java package of the companion may use which (CONTRIBUTING.md has the table)."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[1] / "jvm-companion" / "src" / "dev" / "eagre"
+
+LAYERS = [
+    {"kafka", "broker", "testing"},
+    {"spark"},
+    {"commit"},
+    {"metrics"},
+    {"shuffle", "state"},
+    {"delivery"},
+    {"deadletter"},
+    {"python/codec"},
+    {"python/worker"},
+    {"python/state"},
+    {"python"},
+    {"operators", "sinks", "plan"},
+    {"."},
+]
+"""From the bottom up; "." holds the entry points that Spark and the Python package name."""
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+MAX_LINES = 3000
+
+
+def package(path):
+    return str(path.parent.relative_to(SOURCES))
+
+
+def uses(text):
+    """Give the packages that a source file names, imported or in full."""
+    body = re.sub(r"^package .*;$", "", text, flags=re.MULTILINE)
+    for name in re.findall(r"\bdev\.eagre\.((?:[a-z]\w*\.)*)[A-Z]", body):
+        yield name.rstrip(".").replace(".", "/") or "."
+
+
+def wrong_arrows(files):
+    return [
+        f"{package(path)}/{path.name} uses {other}"
+        for path in files
+        for other in uses(path.read_text())
+        if other != package(path) and RANK[other] >= RANK[package(path)]
+    ]
+
+
+def test_every_package_has_a_place():
+    assert {package(path) for path in SOURCES.rglob("*.java")} == set(RANK)
+
+
+def test_java_packages_use_only_lower_ones():
+    assert wrong_arrows(sorted(SOURCES.rglob("*.java"))) == []
+
+
+def test_a_wrong_arrow_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr("test_java_layers.SOURCES", tmp_path)
+    wrong = tmp_path / "commit" / "Wrong.java"
+    wrong.parent.mkdir()
+    wrong.write_text("package dev.eagre.commit;\nimport dev.eagre.python.state.PythonProcessor;\n")
+    assert wrong_arrows([wrong]) == ["commit/Wrong.java uses python/state"]
+
+
+@pytest.mark.parametrize("name", sorted(RANK))
+def test_no_package_is_too_large(name):
+    lines = sum(len(p.read_text().splitlines()) for p in (SOURCES / name).glob("*.java"))
+    assert lines <= MAX_LINES
