@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from eagre.delivery.bookmark import numbered
+from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS, numbered
 
 from .ghost import leave_a_hole
 
@@ -206,9 +206,9 @@ class Faults:
         self._run.again()
 
     def _offsets_written(self) -> None:
-        """Where there are bookmarks, the next start puts one into Spark's logs."""
+        """Where there are mid-epoch commits, the next start puts one into Spark's logs."""
         committed = self._newest("commits")
-        if self._newest("bookmarks") >= 0:
+        if self._newest(MID_EPOCH_COMMITS) >= 0:
             self._run.kill("jvm")
         self._await_newer("offsets", committed)
         self._blow("jvm", "python")
@@ -254,8 +254,8 @@ class Faults:
         self._run.kill(*names)
 
     def _await_commit(self) -> None:
-        """Wait for the next end of an epoch, or the next bookmark."""
-        log = "bookmarks" if self._newest("bookmarks") >= 0 else "commits"
+        """Wait for the next epoch boundary, or the next mid-epoch commit."""
+        log = MID_EPOCH_COMMITS if self._newest(MID_EPOCH_COMMITS) >= 0 else "commits"
         self._await_newer(log, self._newest(log))
 
     def _newest(self, log: str) -> int:

@@ -1,8 +1,8 @@
 """The Spark child's work in the session of the tests: commits, drains, refusals, in seconds.
 
 ``test_runs.py`` calls these tests in a process of their own: a commit flushes every producer of its
-JVM, and those of other tests may have lost their broker. ``test_run.py`` and ``test_bookmarks.py``
-do the same with processes and kills (``make e2e``).
+JVM, and those of other tests may have lost their broker. ``test_run.py`` and
+``test_mid_epoch_commits.py`` do the same with processes and kills (``make e2e``).
 """
 
 import json
@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from eagre.broker import Topics
-from eagre.delivery import Checkpoint
+from eagre.commit import Checkpoint
 from eagre.waiting import wait_until
 from test_run import APP, COUNT, produce, written
 

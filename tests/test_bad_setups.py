@@ -8,12 +8,12 @@ from confluent_kafka import Producer
 
 from conftest import processes_of
 from eagre.broker import Topics
-from eagre.delivery import Checkpoint
+from eagre.commit import Checkpoint
 from eagre.errors import CheckpointError, EagreError, SettingsError
 from eagre.runtime import child
 from eagre.runtime.app import App
-from eagre.runtime.ground import prepare
 from eagre.runtime.parent import Parent
+from eagre.runtime.resolved_run import resolve
 from eagre.runtime.spec import RunSpec
 
 GOOD = """
@@ -129,7 +129,7 @@ def checkpoint(cli, eagre_harness):
     args = (cli.app(app()), "--brokers", at, "--mode", "available-now")
     pipeline = App(args[0]).pipelines()[0]
     folder = cli.folder / ".eagre" / "checkpoints" / "setup"
-    prepare(pipeline, at, Checkpoint(folder), mode="available-now", start=None, say=str)
+    resolve(pipeline, at, Checkpoint(folder), mode="available-now", start=None, say=str)
     eagre_harness.run(pipeline, [{"n": 1}], mode="available-now", checkpoint=folder)
     return folder, args
 
@@ -144,7 +144,7 @@ def test_checkpoints_that_cannot_be_used(cli, checkpoint, eagre_broker):
 
     def refusal():
         with pytest.raises(CheckpointError) as refused:
-            prepare(
+            resolve(
                 pipeline,
                 eagre_broker.address,
                 Checkpoint(folder),
@@ -207,9 +207,9 @@ def test_where_a_fresh_checkpoint_begins(cli, eagre_broker):
 
     def begin(start, mode="real-time"):
         folder = cli.folder / f"fresh-{start}-{mode}"
-        ground = prepare(pipeline, at, Checkpoint(folder), mode=mode, start=start, say=str)
-        assert ground.behind(pipeline.sources) == 10 - ground.start["timed-in"][0]
-        return ground.start["timed-in"][0]
+        resolved = resolve(pipeline, at, Checkpoint(folder), mode=mode, start=start, say=str)
+        assert resolved.lag(pipeline.sources) == 10 - resolved.start["timed-in"][0]
+        return resolved.start["timed-in"][0]
 
     assert begin("2026-01-01T00:00:07Z") == 7
     assert begin("2026-01-01T01:00:07+01:00") == 7

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 import eagre as eg
 from eagre.broker import Client, Topics
-from eagre.delivery import Binding, Checkpoint
+from eagre.commit import Binding, Checkpoint
 from eagre.errors import SettingsError
 from eagre.preflight import explained, known_rules
 from eagre.preflight.advise import Wish, advise

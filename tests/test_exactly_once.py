@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 import eagre as eg
-from eagre.delivery import Checkpoint, Ledger, Outputs, begin
+from eagre.commit import Checkpoint, DeliveryLog
+from eagre.delivery import Outputs, begin
 from eagre.delivery.dead_letters import DeadLetter
 from eagre.errors import CheckpointError, SettingsError
 from eagre.reader import Fences
@@ -167,8 +168,8 @@ def test_a_replay_repeats_nothing(eagre_harness, run_pipeline, tmp_path, fence):
     _forget_last_commit(folder)
     second = run_pipeline(one, rows(3), checkpoint=folder)
     assert sorted(row["id"] for row in second) == [0, 1, 2]
-    ledger = Ledger.read(folder)
-    assert ledger.incarnation == 2
+    delivery_log = DeliveryLog.read(folder)
+    assert delivery_log.incarnation == 2
     topic = one.sink.name
     found = eagre_harness.records(topic, {0: 0})
     assert len(found) == (15 if fence else 13)
@@ -325,22 +326,22 @@ def test_a_producer_that_cannot_keep_it_is_refused(eagre_spark, tmp_path):
 
 
 def test_marks_lie_before_what_is_replayed(tmp_path):
-    ledger = Ledger.read(tmp_path)
-    ledger.begin()
-    ledger.mark(-2, {"t": {0: 5}})
-    assert ledger.before(-1).ends == {"t": {0: 5}}
+    delivery_log = DeliveryLog.read(tmp_path)
+    delivery_log.begin()
+    delivery_log.add_snapshot(-2, {"t": {0: 5}})
+    assert delivery_log.before(-1).ends == {"t": {0: 5}}
     for batch in range(20):
-        ledger.mark(batch, {"t": {0: 10 + batch}})
-    again = Ledger.read(tmp_path)
+        delivery_log.add_snapshot(batch, {"t": {0: 10 + batch}})
+    again = DeliveryLog.read(tmp_path)
     assert again.before(19).after == 18
     assert again.before(19).ends == {"t": {0: 28}}
-    assert len(again.marks) == 8
+    assert len(again.snapshots) == 8
 
 
 def test_a_broken_ledger_is_told(tmp_path):
     (tmp_path / "eagre-delivery.json").write_text("{")
-    with pytest.raises(CheckpointError, match="LEDGER_BROKEN"):
-        Ledger.read(tmp_path)
+    with pytest.raises(CheckpointError, match="DELIVERY_LOG_BROKEN"):
+        DeliveryLog.read(tmp_path)
 
 
 def test_a_lock_is_seen_from_outside(eagre_spark, tmp_path):
@@ -356,11 +357,13 @@ def test_a_lock_is_seen_from_outside(eagre_spark, tmp_path):
 
 
 def test_a_kill_before_the_first_mark_does_no_harm(eagre_spark, eagre_harness, tmp_path):
-    Ledger.read(tmp_path).begin()
+    DeliveryLog.read(tmp_path).begin()
     one = pipeline("early", lambda df: df)
     eagre_harness._make_topics(one)  # noqa: SLF001
     topics = eagre_harness.topics
     outputs = Outputs(one.sources, one.sink, topics, topics, None)
-    gate, ledger = begin(eagre_spark, outputs, Checkpoint(tmp_path), {}, lambda _: None)
-    assert gate.prefix == f"{ledger.id} 2"
-    assert [mark.after for mark in ledger.marks] == [-2]
+    replay_filter, delivery_log = begin(
+        eagre_spark, outputs, Checkpoint(tmp_path), {}, lambda _: None
+    )
+    assert replay_filter.prefix == f"{delivery_log.id} 2"
+    assert [one.after for one in delivery_log.snapshots] == [-2]

@@ -219,7 +219,7 @@ def test_planning_ahead_changes_nothing(eagre_harness, tmp_path):
     """The epoch is planned again beside itself: the results are the same, and no job is started."""
     rows = payments(9, 60, grace=20)[:60]
     with Live(eagre_harness, chain("op-ahead"), tmp_path / "c", "real-time", "5 seconds") as live:
-        rehearsal = gateway.rehearse(eagre_harness.spark, live.query, 6)
+        rehearsal = gateway.warm_up_planner(eagre_harness.spark, live.query, 6)
         for part in range(6):
             live.send(*keyed(rows[part * 10 : part * 10 + 10]))
             time.sleep(1)

@@ -20,8 +20,8 @@ from eagre.cli.dashboard import judge_slo
 from eagre.dashboard import Dashboard
 from eagre.dashboard.causes import Around, causes
 from eagre.dashboard.metrics import FAMILIES
+from eagre.dashboard.result_sampler import MOST_PER_SECOND, ResultSampler
 from eagre.dashboard.server import ASSETS, MOST_CONNECTIONS
-from eagre.dashboard.tap import MOST_PER_SECOND, Tap
 from eagre.dashboard.view import View
 from eagre.errors import SettingsError
 from eagre.latency import Meter, Result
@@ -533,7 +533,7 @@ def tap(eagre_broker, request):
     name = f"tapped-{request.node.name[-12:]}".replace("[", "").replace("]", "")
     topics.create(name, 2)
     meter = Meter()
-    reading = Tap(topics.client_settings, {name: 2}, ["page-in"], meter)
+    reading = ResultSampler(topics.client_settings, {name: 2}, ["page-in"], meter)
     producer = Producer({"bootstrap.servers": eagre_broker.address, "linger.ms": 5})
     yield meter, producer, name
     reading.close()

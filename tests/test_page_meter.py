@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from eagre.broker import Client, Topics
-from eagre.dashboard.tap import Tap
+from eagre.dashboard.result_sampler import Tap
 from eagre.latency import Meter
 from eagre.trial.process import Command
 from eagre.trial.trial import Trial, starter

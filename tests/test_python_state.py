@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 import eagre as eg
 import processors
 from conftest import kill_children, processes_of
-from eagre.delivery.bookmark import BOOKMARKS
+from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS
 from eagre.errors import SettingsError
 from eagre.waiting import wait_until
 from processors import OUTPUT, Dated, Everything, Inherits, Leaves, Rings, Simple
@@ -407,7 +407,7 @@ def test_the_same_after_kills(cli, eagre_spark, eagre_broker, eagre_harness, tmp
         wait_until(
             lambda: any(
                 path.stat().st_mtime > begin
-                for kind in ("commits/*", f"{BOOKMARKS}/*")
+                for kind in ("commits/*", f"{MID_EPOCH_COMMITS}/*")
                 for path in (tmp_path / "c").rglob(kind)
             ),
             90,

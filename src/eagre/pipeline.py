@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from eagre.config import spark_interval
+from eagre.error_policy import PipelineContext, building
 from eagre.errors import SettingsError, raised
 from eagre.jvm import gateway
-from eagre.letters import Surroundings, building
 from eagre.sinks import Database, writer
 from eagre.slo import Slo
 from eagre.sources import Kafka, Mode
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from eagre.broker.topics import Offsets
+    from eagre.error_policy import Position
     from eagre.errors import AppError
-    from eagre.letters import Position
-    from eagre.sinks import Gate
+    from eagre.sinks import ReplayFilter
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -68,10 +68,10 @@ class Pipeline:
         mode: Mode = "real-time",
         start: Offsets | None = None,
         quarantine: Collection[Position] = (),
-        gate: Gate | None = None,
+        replays: ReplayFilter | None = None,
     ) -> DataFrame:
         """Build the stream of result rows, before they are encoded for the sink."""
-        with building(self._surroundings(brokers, gate)):
+        with building(self._context(brokers, replays)):
             streams = [
                 source.read(
                     spark,
@@ -84,15 +84,15 @@ class Pipeline:
             ]
             return self._checked(self.transform(*streams))
 
-    def _surroundings(self, brokers: str | None, gate: Gate | None) -> Surroundings:
-        return Surroundings(
+    def _context(self, brokers: str | None, replays: ReplayFilter | None) -> PipelineContext:
+        return PipelineContext(
             self.name,
             {
                 topic: source.client_settings(brokers)
                 for source in self.sources
                 for topic in source.topics
             },
-            {"prefix": gate.prefix, "written": gate.letters} if gate else None,
+            {"prefix": replays.prefix, "written": replays.dead_letters} if replays else None,
         )
 
     def writer(  # noqa: PLR0913  (what a query is made of)
@@ -104,20 +104,25 @@ class Pipeline:
         mode: Mode = "real-time",
         every: str | None = None,
         start: Offsets | None = None,
-        gate: Gate | None = None,
+        replays: ReplayFilter | None = None,
         topic_ids: Mapping[str, str] | None = None,
         quarantine: Collection[Position] = (),
     ) -> DataStreamWriter:
         """Prepare the query: sources, transformation, sink, checkpoint, trigger.
 
-        A sink that asks for exactly once needs the gate that ``delivery.begin`` opens. Records at
-        the positions in ``quarantine`` become dead letters without being looked at.
+        A sink that asks for exactly once needs ``replays``, the filter that ``delivery.begin``
+        makes. Records at the positions in ``quarantine`` become dead letters unread.
         """
-        rows = self.rows(spark, brokers, mode, start, quarantine, gate)
+        rows = self.rows(spark, brokers, mode, start, quarantine, replays)
         aligned = self.sources[0].aligned
-        with building(self._surroundings(brokers, gate)):
+        with building(self._context(brokers, replays)):
             written = writer(
-                rows, self.sink, brokers, gate=gate, aligned=aligned, topic_ids=topic_ids
+                rows,
+                self.sink,
+                brokers,
+                replay_filter=replays,
+                aligned=aligned,
+                topic_ids=topic_ids,
             )
         return (
             written.queryName(self.name)
@@ -136,7 +141,7 @@ class Pipeline:
 
     @property
     def exactly_once(self) -> Kafka | None:
-        """Its sink, if that asks for exactly once, so that a run must open the gate for it."""
+        """Its sink, if that asks for exactly once, so that a run needs a replay filter."""
         if isinstance(self.sink, Kafka) and self.sink.delivery == "exactly-once":
             return self.sink
         return None
@@ -218,9 +223,9 @@ def started(writer: DataStreamWriter, mode: Mode) -> StreamingQuery:
     df = writer._df  # noqa: SLF001  (PySpark offers no public way)
     if mode == "real-time":
         query = writer.start()
-        gateway.keep_plan(df.sparkSession, query)
+        gateway.cache_plans(df.sparkSession, query)
         return query
-    if mode != "available-now" or not gateway.goes_by_the_clock(df):
+    if mode != "available-now" or not gateway.uses_processing_time(df):
         return writer.start()
     conf = df.sparkSession.conf
     before = str(conf.get(_EMPTY_BATCHES))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from eagre.broker.client import Client, is_access
 from eagre.config import spark_interval, timestamp_ms
+from eagre.error_policy import OnError, check_on_error, policy
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
-from eagre.letters import OnError, check_on_error, policy
 from eagre.profile import clients_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from eagre.broker.topics import Offsets
-    from eagre.letters import Position
+    from eagre.error_policy import Position
 
 Format = Literal["json", "string", "bytes"]
 Mode = Literal["real-time", "micro-batch", "available-now"]

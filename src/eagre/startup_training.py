@@ -205,7 +205,7 @@ def _run(target: str) -> None:
 
 def _under_load(pipeline: Pipeline, harness: Harness, rows: list[dict[str, Any]]) -> None:
     """Run it through many ends of epochs: the next JVM compiles at once what is hot in this one."""
-    from eagre.delivery import Checkpoint
+    from eagre.commit import Checkpoint
 
     folder = Path(f"{pipeline.name}-loaded").resolve()
     query = pipeline.start(
@@ -214,7 +214,7 @@ def _under_load(pipeline: Pipeline, harness: Harness, rows: list[dict[str, Any]]
         brokers=harness.brokers,
         every=SHORT,
         start=harness.topics.ends(pipeline.sources[0].topics),
-        gate=harness.gate(pipeline, Checkpoint(folder)),
+        replays=harness.replay_filter(pipeline, Checkpoint(folder)),
     )
     deadline = time.monotonic() + LOADED_SECONDS
     while time.monotonic() < deadline:

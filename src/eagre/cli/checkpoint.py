@@ -12,7 +12,7 @@ from eagre.cli.console import project_checkpoint, say, write_json
 from eagre.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from eagre.delivery import Checkpoint
+    from eagre.commit import Checkpoint
 
 _FOLDER = click.argument("folder", metavar="DIR_OR_PIPELINE")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from eagre.commit import Checkpoint
 from eagre.config import project_dir
-from eagre.delivery import Checkpoint
 
 
 def say(text: str) -> None:

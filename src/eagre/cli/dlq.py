@@ -14,7 +14,7 @@ from eagre.cli.console import say, table, write_json
 from eagre.cli.topic import Sender, cluster, topics_of
 from eagre.config import counted, timestamp_ms
 from eagre.delivery.dead_letters import REPLAYED, DeadLetter, Progress, letters, topic_of
-from eagre.letters import SUFFIX
+from eagre.error_policy import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

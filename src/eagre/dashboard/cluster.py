@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from eagre.broker import Client, Topics
 from eagre.delivery.dead_letters import DeadLetter
+from eagre.error_policy import SUFFIX
 from eagre.errors import BrokerError, EagreError
-from eagre.letters import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from eagre.dashboard.causes import Around, causes
-from eagre.dashboard.tap import MOST_PER_SECOND, Tap
+from eagre.dashboard.result_sampler import MOST_PER_SECOND, ResultSampler
 from eagre.errors import EagreError
 from eagre.jvm.gateway import place
 from eagre.latency import Meter
@@ -44,7 +44,7 @@ class View:
         self.meter = Meter()
         self.slo: Slo | None = None
         self.first_seen = time.time()
-        self._tap: Tap | None = None
+        self._tap: ResultSampler | None = None
         self._tap_problem = ""
         self._uncounted = False
         self._vitals: Told = {}
@@ -104,12 +104,12 @@ class View:
         if not topics:
             return
         try:
-            self._tap = Tap(far.settings, topics, sources, self.meter)
+            self._tap = ResultSampler(far.settings, topics, sources, self.meter)
         except EagreError as error:
             self._tap_problem = str(error)
 
     def _mark(self) -> None:
-        """Note what the chart marks: epochs, starts, standstills."""
+        """Note what the chart marks: epochs, starts, pauses."""
         for epoch in self._boundaries() if self.status.mode == "real-time" else ():
             self._mark_once("epoch", epoch["ended"], f"epoch {epoch['batch']} ended")
         for number, began in enumerate(self.status.runs):
@@ -121,7 +121,7 @@ class View:
                 self._mark_once("flows", ended, "flows again")
 
     def _boundaries(self) -> list[Told]:
-        """The ends of epochs at which rows waited: not those of a bookmark without a standstill."""
+        """The epoch boundaries at which rows waited: not commits without a pause."""
         return [
             epoch
             for epoch in self.status.epochs

@@ -1,17 +1,6 @@
-"""What makes delivery dependable: checkpoints bound to what they were made with, exactly once."""
+"""Delivery: exactly once, dead letters, and records that crash their task."""
 
-from eagre.delivery.bookmark import Bookmark
-from eagre.delivery.checkpoint import Binding, Checkpoint
-from eagre.delivery.exactly import Outputs, begin
-from eagre.delivery.ledger import Ledger
+from eagre.delivery.exactly_once import Outputs, begin
 from eagre.delivery.quarantine import Quarantine
 
-__all__ = [
-    "Binding",
-    "Bookmark",
-    "Checkpoint",
-    "Ledger",
-    "Outputs",
-    "Quarantine",
-    "begin",
-]
+__all__ = ["Outputs", "Quarantine", "begin"]

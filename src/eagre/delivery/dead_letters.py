@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from eagre.error_policy import SUFFIX
 from eagre.errors import BrokerError
-from eagre.letters import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

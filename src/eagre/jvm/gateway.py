@@ -56,8 +56,8 @@ def _shaken_hands(spark: SparkSession) -> dict[str, Any]:
 GONE_SECONDS = 2.0
 """How long a JVM that was killed may take to be gone."""
 
-REHEARSALS = 40
-"""So often the planning at the end of an epoch is done beforehand; then its code is compiled."""
+PLANNER_WARMUPS = 40
+"""How often the planning of an epoch boundary is done beforehand, until its code is compiled."""
 
 PACKAGE = "dev.eagre"
 
@@ -135,8 +135,8 @@ def unpacked(spark: SparkSession, column: Column, schema: str) -> Column:
     return ClassicColumn(companion(spark, "operators.OperatorsApi").unpacked(column._jc, schema))  # noqa: SLF001
 
 
-def with_origin(rows: DataFrame, aligned: Sequence[str]) -> DataFrame:
-    """Give the rows with their origin, carried through the plan where the user left it behind.
+def with_provenance(rows: DataFrame, aligned: Sequence[str]) -> DataFrame:
+    """Give the rows with their provenance, carried through the plan where the user dropped it.
 
     Raises:
         SettingsError: Results of this shape cannot be told apart by it.
@@ -198,10 +198,10 @@ def scan_delivered(
     )
 
 
-def scan_letters(spark: SparkSession, part: Part, pipeline: str, committed: str) -> str:
-    """Collect the dead letters in a part of their topics, as text for ``Memory.java``."""
+def scan_dead_letters(spark: SparkSession, part: Part, pipeline: str, committed: str) -> str:
+    """Collect the dead letters in a part of their topics; ``EarlierDeadLetters.java`` reads it."""
     where = (part.settings, part.starts, part.ends)
-    return str(companion(spark, "delivery.DeliveryApi").letters(*where, pipeline, committed))
+    return str(companion(spark, "delivery.DeliveryApi").deadLetters(*where, pipeline, committed))
 
 
 def delivered_size(spark: SparkSession, delivered: Any) -> int:  # noqa: ANN401  (a py4j object)
@@ -209,9 +209,9 @@ def delivered_size(spark: SparkSession, delivered: Any) -> int:  # noqa: ANN401 
     return int(companion(spark, "delivery.DeliveryApi").size(delivered))
 
 
-def reach(spark: SparkSession, delivered: Any, letters: str) -> str:  # noqa: ANN401  (a py4j object)
+def reach(spark: SparkSession, delivered: Any, dead_letters: str) -> str:  # noqa: ANN401  (a py4j object)
     """Give the highest source offsets among results and dead letters, as JSON."""
-    return str(companion(spark, "delivery.DeliveryApi").reach(delivered, letters))
+    return str(companion(spark, "delivery.DeliveryApi").reach(delivered, dead_letters))
 
 
 def lock(spark: SparkSession, file: Path, wait_seconds: float) -> bool:
@@ -236,20 +236,20 @@ def upserted(spark: SparkSession) -> int | None:
 
 def accepted(spark: SparkSession, rules: str, record: Sequence[Column]) -> Column:
     """Give the columns of a record's value as a struct; null where the rules dealt with it."""
-    return _letters_column(spark, "accepted", rules, record)
+    return _dead_letter_column(spark, "accepted", rules, record)
 
 
 def fits(spark: SparkSession, rules: str, arguments: Sequence[Column]) -> Column:
     """Tell whether a record is small enough for the sink; the rules deal with one that is not."""
-    return _letters_column(spark, "fits", rules, arguments)
+    return _dead_letter_column(spark, "fits", rules, arguments)
 
 
 def row_by_row(df: DataFrame) -> bool:
-    """Tell whether each row is worked off before the next: nothing gathers, sorts or joins them."""
+    """Tell whether each row is processed before the next: nothing buffers, sorts or joins rows."""
     return bool(companion(df.sparkSession, "spark.PlanShape").rowByRow(df._jdf))  # noqa: SLF001
 
 
-def _letters_column(
+def _dead_letter_column(
     spark: SparkSession, name: str, rules: str, columns: Sequence[Column]
 ) -> Column:
     from pyspark.sql.classic.column import Column as ClassicColumn
@@ -268,7 +268,7 @@ def row_counts(spark: SparkSession) -> dict[str, int]:
 def suspects(spark: SparkSession, pipeline: str | None = None) -> list[tuple[str, int, int]]:
     """Give the rows that tasks failed at, as topic, partition and offset, the oldest first.
 
-    Outages, kills and failures that the user asked for (``on_error="fail"``) are left out.
+    Outages, kills and failures that the user asked for (``on_error="fail"``) are not among them.
     """
     return [
         (str(topic), int(partition), int(offset))
@@ -282,53 +282,55 @@ def drain(spark: SparkSession, query: StreamingQuery) -> None:
     companion(spark, "spark.SparkInternals").drain(_java_query(query))
 
 
-def keep_plan(spark: SparkSession, query: StreamingQuery) -> None:
-    """Let each epoch be planned from the one before: only where its sources begin has changed."""
+def cache_plans(spark: SparkSession, query: StreamingQuery) -> None:
+    """Plan each epoch from the one before: only the start offsets of its sources have changed."""
     companion(spark, "plan.PlanCache").install(_java_query(query))
 
 
-def rehearse(spark: SparkSession, query: StreamingQuery, times: int = REHEARSALS) -> Any:  # noqa: ANN401  (a py4j object)
-    """Plan the running epoch beside it a number of times: the ends of epochs are quicker then."""
+def warm_up_planner(
+    spark: SparkSession, query: StreamingQuery, times: int = PLANNER_WARMUPS
+) -> Any:  # noqa: ANN401  (a py4j object)
+    """Plan the running epoch some times in the background: epoch boundaries are quicker then."""
     return companion(spark, "plan.PlannerWarmup").start(_java_query(query), times)
 
 
-def bookmarkable(df: DataFrame) -> str:
-    """Tell which bookmarks a real-time query over these rows can do with instead of epochs.
+def supported_commits(df: DataFrame) -> str:
+    """Tell which mid-epoch commits a real-time query over these rows supports.
 
     Returns:
-        ``rows`` where each is worked off before the next, ``pause`` where the query pauses
-        for a moment, ``state`` where its state is written meanwhile; empty for none.
+        ``rows`` where each row is processed before the next is read, ``pause`` where the sources
+        pause for a moment, ``state`` where the state is written meanwhile; empty for none.
     """
     return str(companion(df.sparkSession, "CommitApi").supported(df._jdf))  # noqa: SLF001
 
 
-class Bookmarks:
-    """Asks a running query how far it has delivered, while its epoch goes on."""
+class MidEpochCommits:
+    """Commits a running query while its epoch goes on."""
 
-    def __init__(self, spark: SparkSession, query: StreamingQuery, *, stands: bool) -> None:
-        self._java = companion(spark, "CommitApi").start(_java_query(query), stands)
+    def __init__(self, spark: SparkSession, query: StreamingQuery, *, pauses: bool) -> None:
+        self._java = companion(spark, "CommitApi").start(_java_query(query), pauses)
 
-    def ask(self) -> None:
-        """Ask for a bookmark; it is there when the producers have sent what they hold."""
+    def request(self) -> None:
+        """Request a commit; it is done when the producers have sent what they hold."""
         self._java.request()
 
     def close(self, wait_seconds: float) -> bool:
-        """Let no further row in, and ask once those that are in are done; tell if they were."""
+        """Pause the sources and commit the rows in flight; tell whether they were done in time."""
         return bool(self._java.close(int(wait_seconds * 1000)))
 
     def release(self) -> None:
-        """Let rows in again, once the query has ended: another one may run in this JVM."""
+        """Resume the sources once the query has ended: another one may run in this JVM."""
         self._java.release()
 
     @property
     def under_way(self) -> bool:
-        """Whether what was asked for is not there yet."""
+        """Whether a commit was requested and is not done yet."""
         return bool(self._java.underWay())
 
-    def answer(self) -> dict[str, Any] | None:
-        """Give what was asked for; None where there is nothing to be said."""
-        told = str(self._java.result())
-        return json.loads(told) if told else None
+    def result(self) -> dict[str, Any] | None:
+        """Give the commit that was requested; None where there is none."""
+        result = str(self._java.result())
+        return json.loads(result) if result else None
 
 
 def ended(spark: SparkSession, query: StreamingQuery) -> bool:
@@ -348,7 +350,7 @@ def physical_plan(spark: SparkSession, query: StreamingQuery) -> list[dict[str, 
     )
 
 
-def goes_by_the_clock(df: DataFrame) -> bool:
+def uses_processing_time(df: DataFrame) -> bool:
     """Tell whether a query has timers or TTL by the wall clock."""
     internals = companion(df.sparkSession, "spark.SparkInternals")
     return bool(internals.usesProcessingTime(df._jdf))  # noqa: SLF001

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eagre.config import interval_ms
+from eagre.error_policy import pipeline_context
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
-from eagre.letters import surroundings
 from eagre.sources import SOURCE, WATERMARK
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Timed:
         """The columns to carry for results that are no rows: the origin; a key where it is not."""
         return [SOURCE] if SOURCE in self.df.columns else list(keys)
 
-    def with_origin(self, made: DataFrame, keys: Sequence[str], *columns: str) -> DataFrame:
+    def with_provenance(self, made: DataFrame, keys: Sequence[str], *columns: str) -> DataFrame:
         """Give results with the origin that they carry, where there is one."""
         from pyspark.sql import functions as F
 
@@ -258,7 +258,7 @@ def put(
     told = {
         **spec,
         "operator": operator,
-        "pipeline": surroundings().pipeline,
+        "pipeline": pipeline_context().pipeline,
         "tick_ms": TICK_MS if tick else 0,
     }
     return gateway.operator(rows, operator, keys, json.dumps(told), results.json())

@@ -88,7 +88,7 @@ def top_n(  # noqa: PLR0913  (what a leaderboard is made of)
         {"window": _window("_start", length * 1000), item: F.col("_item").cast(kind)}
     )
     columns = [*map(quoted, names), "window", "rank", quoted(item), "score"]
-    return timed.with_origin(made, names, *columns)
+    return timed.with_provenance(made, names, *columns)
 
 
 def _score(text: str) -> Aggregate:

@@ -72,7 +72,7 @@ def session_windows(  # noqa: PLR0913  (each has a default)
     }
     made = _put("session_windows", timed, names, given, spec, [START, END], status=True, tick=True)
     made = made.withColumn("session", _window(START, end=END))
-    return timed.with_origin(made, names, *_columns(names, "session", given), "status")
+    return timed.with_provenance(made, names, *_columns(names, "session", given), "status")
 
 
 def windows(  # noqa: PLR0913  (each has a default)
@@ -133,7 +133,7 @@ def windows(  # noqa: PLR0913  (each has a default)
     }
     made = _put("windows", timed, names, given, spec, [START], tick=emit == "final")
     made = made.withColumn("window", _window(START, length))
-    return timed.with_origin(made, names, *_columns(names, "window", given))
+    return timed.with_provenance(made, names, *_columns(names, "window", given))
 
 
 def _require_emit(operator: str, emit: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eagre.broker import Topics
-from eagre.delivery import Checkpoint
+from eagre.commit import Checkpoint
 from eagre.errors import BrokerError, CheckpointError, EagreError
 
 if TYPE_CHECKING:

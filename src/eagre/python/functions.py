@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from eagre.config import interval_ms, megabytes
+from eagre.error_policy import OnError, check_on_error, pipeline_context, policy
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
-from eagre.letters import OnError, check_on_error, policy, surroundings
 from eagre.python.shipping import interpreter, is_local, pickled
 from eagre.sources import SOURCE, WATERMARK
 
@@ -243,7 +243,7 @@ def options(spark: SparkSession, kind: Kind, limits: Limits) -> str:
     """Say how a function is to be run; ``Options.java`` reads it."""
     python, path = interpreter(spark)
     told = {
-        **policy(limits.on_error, surroundings().clusters),
+        **policy(limits.on_error, pipeline_context().clusters),
         "kind": kind,
         "python": python,
         "path": path,

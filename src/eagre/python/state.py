@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
     from pyspark.sql.types import StructType
 
-    from eagre.letters import OnError
+    from eagre.error_policy import OnError
 
 TimeMode = Literal["none", "processing-time", "event-time"]
 

@@ -13,15 +13,15 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
-from eagre.delivery import Checkpoint
+from eagre.commit import Checkpoint
 from eagre.errors import CheckpointError, EagreError, PipelineFailed, SettingsError
 from eagre.jvm import gateway
 from eagre.jvm.archive import archive
 from eagre.preflight import check
 from eagre.python.shipping import ship_modules
-from eagre.runtime.ground import prepare
 from eagre.runtime.parent import Parent, Relay
 from eagre.runtime.query import NO_SPACE, Run, disk_full
+from eagre.runtime.resolved_run import resolve
 from eagre.runtime.spec import RunSpec
 from eagre.session import session
 
@@ -112,10 +112,10 @@ def _ran(
         EagreError: Topics or checkpoint are not as they must be, or the query failed.
     """
     parent.tell("phase", text="preparing topics and checkpoint")
-    ground = prepare(
+    resolved = resolve(
         pipeline, brokers, checkpoint, mode=spec.mode, start=spec.start, say=parent.say
     )
-    query = Run(spark, pipeline, spec, ground, checkpoint, parent)
+    query = Run(spark, pipeline, spec, resolved, checkpoint, parent)
     try:
         return query.until_end(query.start(brokers))
     except EagreError:

@@ -50,17 +50,3 @@ def described(progress: StreamingQueryProgress) -> dict[str, Any]:
             "commit_ms": sum(one.commitTimeMs for one in operators),
         },
     }
-
-
-def bookmarked(
-    began: float, ended: float, rows: int, phases: dict[str, int], state: dict[str, int]
-) -> dict[str, Any]:
-    """Say what an epoch was that ended with a bookmark, and what state was written with it."""
-    counts = ("operators", "keys", "memory_bytes", "disk_bytes", "commit_ms")
-    return {
-        "began": began,
-        "ended": ended,
-        "rows": rows,
-        "phases": {"addBatch": int((ended - began) * 1000), **phases},
-        "state": {**dict.fromkeys(counts, 0), **state},
-    }

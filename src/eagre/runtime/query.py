@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from eagre.commit.schedule import CLOSE_SECONDS, EPOCHS, STATE_SETTINGS, CommitSchedule
 from eagre.config import interval_ms
-from eagre.delivery import Checkpoint, Ledger, Outputs, Quarantine, begin
+from eagre.delivery import Outputs, Quarantine, begin
 from eagre.delivery.quarantine import DEATHS
 from eagre.errors import BrokerError, EagreError, PipelineFailed
 from eagre.jvm import gateway
 from eagre.pipeline import Pipeline, started, trigger
-from eagre.runtime.about import about, graph
-from eagre.runtime.bookmarks import CLOSE_SECONDS, EPOCHS, STANDING, Bookmarks
+from eagre.runtime.description import about, graph
 from eagre.runtime.epochs import Epochs
 from eagre.runtime.watchdog import Watchdog
 from eagre.sinks import Database
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from eagre.broker.topics import Offsets
-    from eagre.runtime.ground import Ground
+    from eagre.commit import Checkpoint, DeliveryLog
     from eagre.runtime.parent import Parent
+    from eagre.runtime.resolved_run import ResolvedRun
     from eagre.runtime.spec import RunSpec
 
 STATUS_SECONDS = 1
@@ -38,7 +39,7 @@ BROKEN_STATE = re.compile(
     "CANNOT_LOAD_STATE_STORE|CHECKPOINT_FILE_CHECKSUM|STATE_STORE_ROW_CHECKSUM"
 )
 LARGE_LAG = 1_000
-"""Records behind at the start from which the run says that it is catching up, and when it has."""
+"""Records of lag at the start from which the run says that it is catching up, and when it has."""
 
 
 @dataclass
@@ -48,14 +49,14 @@ class Run:
     spark: SparkSession
     pipeline: Pipeline
     spec: RunSpec
-    ground: Ground
+    resolved: ResolvedRun
     checkpoint: Checkpoint
     parent: Parent
     started: float = field(default_factory=time.monotonic)
-    ledger: Ledger | None = None
+    delivery_log: DeliveryLog | None = None
     outputs: Outputs | None = None
     query: StreamingQuery | None = None
-    bookmarks: Bookmarks | None = None
+    schedule: CommitSchedule | None = None
     _silent: bool = False
     _drawn: bool = False
     _epochs: Epochs = field(default_factory=Epochs)
@@ -74,7 +75,7 @@ class Run:
             return PipelineFailed(
                 "STATE_BROKEN",
                 f"the state in checkpoint {self.checkpoint.path} cannot be read: {reason}",
-                hint="restore the folder from a copy, or start afresh on purpose with "
+                hint="restore the folder from a copy, or start from scratch with "
                 f"`eagre checkpoint reset {self.checkpoint.path}`.",
             )
         if self.query is None or not gateway.has_run(self.spark, self.query):
@@ -85,25 +86,25 @@ class Run:
         return PipelineFailed("QUERY_FAILED", f"pipeline {self.pipeline.name!r} failed: {reason}")
 
     def _blame(self) -> None:
-        """Note the records that tasks failed at; twice, and they are left out."""
+        """Note the records that tasks failed at; after two failures they are skipped."""
         for topic, partition, offset in self.quarantine.blame(
             gateway.suspects(self.spark, self.pipeline.name)
         ):
             self.parent.say(
-                f"the record {topic}/{partition}/{offset} failed {DEATHS} times: from now on it is "
-                "left out, and goes to the dead letters"
+                f"record {topic}/{partition}/{offset} failed {DEATHS} times: from now on it is "
+                "skipped and goes to the dead letters"
             )
 
     def start(self, brokers: str | None) -> StreamingQuery:
         """Build and start the query; errors of the user's function name its line."""
-        gate, sink = None, self.pipeline.exactly_once
-        if sink and self.ground.outputs:
+        replay_filter, sink = None, self.pipeline.exactly_once
+        if sink and self.resolved.outputs:
             self.parent.tell("phase", text="fencing off the run before")
             self.outputs = Outputs(
-                self.pipeline.sources, sink, self.ground.topics, self.ground.outputs, brokers
+                self.pipeline.sources, sink, self.resolved.topics, self.resolved.outputs, brokers
             )
-            gate, self.ledger = begin(
-                self.spark, self.outputs, self.checkpoint, self.ground.position, self.parent.say
+            replay_filter, self.delivery_log = begin(
+                self.spark, self.outputs, self.checkpoint, self.resolved.position, self.parent.say
             )
         try:
             writer = self.pipeline.writer(
@@ -112,96 +113,96 @@ class Run:
                 brokers=brokers,
                 mode=self.spec.mode,
                 every=self.spec.every,
-                start=self.ground.start,
-                gate=gate,
-                topic_ids=self.ground.topic_ids,
+                start=self.resolved.start,
+                replays=replay_filter,
+                topic_ids=self.resolved.topic_ids,
                 quarantine=self.quarantine.positions,
             )
         except EagreError:
             raise
         except Exception as error:
             raise self.pipeline.cannot_be_built(error) from error
-        bookmarked = self._bookmarkable(writer)
-        if bookmarked:
-            writer = writer.trigger(**trigger("real-time", EPOCHS[bookmarked]))
-        for key, value in STANDING.items() if bookmarked == "state" else ():
+        commits = self._supported_commits(writer)
+        if commits:
+            writer = writer.trigger(**trigger("real-time", EPOCHS[commits]))
+        for key, value in STATE_SETTINGS.items() if commits == "state" else ():
             self.spark.conf.set(key, value)
         query = self.query = started(writer, self.spec.mode)
-        if bookmarked:
-            self.bookmarks = self._bookmarks(query, stands=bookmarked != "rows")
+        if commits:
+            self.schedule = self._schedule(query, pauses=commits != "rows")
         elif self.spec.mode == "real-time":
-            gateway.rehearse(self.spark, query)
+            gateway.warm_up_planner(self.spark, query)
         self.started = time.monotonic()
         self.parent.tell(
             "running",
             mode=self.spec.mode,
             every_ms=self._every_ms(),
             checkpoint=str(self.checkpoint.path),
-            resumed=self.ground.resumed,
-            about=about(self.spark, self.pipeline, self.spec, self.ground, brokers),
+            resumed=self.resolved.resumed,
+            about=about(self.spark, self.pipeline, self.spec, self.resolved, brokers),
         )
         return query
 
-    def _bookmarkable(self, writer: DataStreamWriter) -> str:
-        """Tell which bookmarks can stand for the ends of epochs: no row waits for one then."""
+    def _supported_commits(self, writer: DataStreamWriter) -> str:
+        """Tell which mid-epoch commits the query supports; empty where Spark's epochs remain."""
         topics = [topic for source in self.pipeline.sources for topic in source.topics]
-        fits = (
+        possible = (
             self.spec.mode == "real-time"
             and isinstance(self.pipeline.sink, Kafka)
             and len(topics) == len(set(topics))
         )
-        return gateway.bookmarkable(writer._df) if fits else ""  # noqa: SLF001  (not public)
+        return gateway.supported_commits(writer._df) if possible else ""  # noqa: SLF001  (not public)
 
-    def _bookmarks(self, query: StreamingQuery, *, stands: bool) -> Bookmarks:
-        return Bookmarks(
-            gateway.Bookmarks(self.spark, query, stands=stands),
+    def _schedule(self, query: StreamingQuery, *, pauses: bool) -> CommitSchedule:
+        return CommitSchedule(
+            gateway.MidEpochCommits(self.spark, query, pauses=pauses),
             self.checkpoint,
             self._every_ms() / 1000,
-            self.ground.position,
-            self.ledger,
+            self.resolved.position,
+            self.delivery_log,
             self._ends,
         )
 
     def _ends(self) -> Offsets:
         """Where the output of exactly once ends now."""
-        return {**self.outputs.results(), **self.outputs.letters()} if self.outputs else {}
+        return {**self.outputs.results(), **self.outputs.dead_letters()} if self.outputs else {}
 
     def until_end(self, query: StreamingQuery) -> bool:
         """Report every second until the query ends, by itself or after an order to drain.
 
         Returns:
-            Whether it is to be started anew: a source has more partitions than it began with, or
+            Whether it must be restarted: a source has more partitions than it began with, or
             the epoch has become long.
         """
-        behind = self.ground.behind(self.pipeline.sources)
-        catching_up = behind >= LARGE_LAG
+        backlog = self.resolved.lag(self.pipeline.sources)
+        catching_up = backlog >= LARGE_LAG
         if catching_up:
-            self.parent.say(f"catching up: {behind:,} records wait in the source")
+            self.parent.say(f"catching up: {backlog:,} records wait in the source")
         drained = False
-        watchdog = Watchdog(self.ground.topics, self.ground.sources, self.parent.tell)
+        watchdog = Watchdog(self.resolved.topics, self.resolved.sources, self.parent.tell)
         while not self._over(query):
             if self.parent.draining.is_set() and not drained:
                 drained = True
                 self._drain(query)
-            elif self.bookmarks and (watchdog.grown or self.bookmarks.old):
+            elif self.schedule and (watchdog.grown or self.schedule.epoch_too_long):
                 self._close(query)
                 return True
             vitals = self._vitals()
-            behind_by = {gateway.place(name): lag for name, lag in vitals.lag.items()}
+            lags = {gateway.place(name): lag for name, lag in vitals.lag.items()}
             progress = query.lastProgress
-            lag = self._lag(progress, behind_by)
+            lag = self._lag(progress, lags)
             written = self._written(progress.batchId if progress else -1)
             self._report(query, progress)
             epochs = self._epochs_done(progress)
-            told = {**asdict(vitals), "at": time.time()}
+            jvm = {**asdict(vitals), "at": time.time()}
             late = gateway.row_counts(self.spark).get(f"{self.pipeline.name}/late", 0)
             self.parent.tell(
-                "status", lag=lag, written=written, epochs=epochs, late=late, vitals=told
+                "status", lag=lag, written=written, epochs=epochs, late=late, vitals=jvm
             )
-            watchdog.look(written, vitals.consumed, behind_by, silent=self._silent)
+            watchdog.look(written, vitals.consumed, lags, silent=self._silent)
             if catching_up and lag is not None and lag < LARGE_LAG:
                 catching_up = False
-                self.parent.say(self._caught_up(behind))
+                self.parent.say(self._caught_up(backlog))
         progress = query.lastProgress
         self._report(query, progress)
         written = self._written(progress.batchId if progress else -1)
@@ -210,8 +211,8 @@ class Run:
         return False
 
     def _drain(self, query: StreamingQuery) -> None:
-        """Let what is in work end and be committed, and then the query."""
-        if self.bookmarks:
+        """Process and commit the rows in flight, then end the query."""
+        if self.schedule:
             self.parent.tell("draining", within_ms=int(CLOSE_SECONDS * 1000))
             self._close(query)
         else:
@@ -219,18 +220,18 @@ class Run:
             gateway.drain(self.spark, query)
 
     def _close(self, query: StreamingQuery) -> None:
-        """End a query with bookmarks after a last one."""
-        if self.bookmarks and not self.bookmarks.close():
-            self.parent.say("the last results could not be made sure of: they may be repeated once")
+        """End a query with mid-epoch commits after a last one."""
+        if self.schedule and not self.schedule.close():
+            self.parent.say("delivery of the last results is unconfirmed; duplicates are possible")
         query.stop()
-        if self.bookmarks:
-            self.bookmarks.query.release()
+        if self.schedule:
+            self.schedule.query.release()
         self.checkpoint.adopt()
 
     def _epochs_done(self, progress: StreamingQueryProgress | None) -> int:
-        """How many commits there are, bookmarks among them."""
-        if self.bookmarks:
-            return self.ground.resumed + 1 + self.bookmarks.made
+        """How many commits there are, mid-epoch ones included."""
+        if self.schedule:
+            return self.resolved.resumed + 1 + self.schedule.commits
         return progress.batchId + 1 if progress else 0
 
     def _over(self, query: StreamingQuery) -> bool:
@@ -242,40 +243,40 @@ class Run:
             raise failure
         return over
 
-    def _caught_up(self, behind: int) -> str:
+    def _caught_up(self, backlog: int) -> str:
         seconds = time.monotonic() - self.started
-        return f"caught up: {behind:,} records in {seconds:.1f} s ({behind / seconds:,.0f}/s)"
+        return f"caught up: {backlog:,} records in {seconds:.1f} s ({backlog / seconds:,.0f}/s)"
 
     def _every_ms(self) -> int:
         return interval_ms(self.spec.every or self.pipeline.default_every(self.spec.mode) or "0 ms")
 
     def _vitals(self) -> gateway.Vitals:
         """How the JVM fares; of its consumers only those of the sources count."""
-        told = gateway.vitals(self.spark)
-        own = self.ground.sources
-        lag = {at: lag for at, lag in told.lag.items() if gateway.place(at)[0] in own}
-        return replace(told, lag=lag)
+        vitals = gateway.vitals(self.spark)
+        sources = self.resolved.sources
+        lag = {at: lag for at, lag in vitals.lag.items() if gateway.place(at)[0] in sources}
+        return replace(vitals, lag=lag)
 
     def _report(self, query: StreamingQuery, progress: StreamingQueryProgress | None) -> None:
         """Tell which epochs ended, and once what runs."""
         if not self._drawn:
             plan = gateway.physical_plan(self.spark, query)
-            stages = graph(plan, self.ground.source_partitions)
+            stages = graph(plan, self.resolved.source_partitions)
             if stages:
                 self._drawn = True
                 self.parent.tell("graph", stages=stages)
         for epoch in self._epochs.new(query, progress) if progress else ():
             self.parent.tell("epoch", **epoch)
-        bookmarked = self._bookmarked()
-        if bookmarked:
-            self.parent.tell("epoch", batch=self._epochs_done(progress) - 1, **bookmarked)
+        committed = self._look_after_commits()
+        if committed:
+            self.parent.tell("epoch", batch=self._epochs_done(progress) - 1, **committed)
 
-    def _bookmarked(self) -> dict[str, Any] | None:
-        """Look after the bookmarks, as long as the brokers answer and no row is kept back."""
-        if not self.bookmarks or self._silent or self.parent.draining.is_set():
+    def _look_after_commits(self) -> dict[str, Any] | None:
+        """Commit on schedule, while the brokers answer and the sources are not paused."""
+        if not self.schedule or self._silent or self.parent.draining.is_set():
             return None
         try:
-            return self.bookmarks.look()
+            return self.schedule.look()
         except BrokerError:
             return None
 
@@ -283,39 +284,41 @@ class Run:
         self, progress: StreamingQueryProgress | None, lags: dict[tuple[str, int], int]
     ) -> int | None:
         """Records not yet read: from this JVM's consumers, or from Spark's last progress."""
-        if len(lags) >= self.ground.source_partitions:
+        if len(lags) >= self.resolved.source_partitions:
             return sum(lags.values())
         if not progress:
             return None
-        behind = [source.metrics.get("maxOffsetsBehindLatest") for source in progress.sources]
-        return sum(int(b) for b in behind if b is not None)
+        lagging = [source.metrics.get("maxOffsetsBehindLatest") for source in progress.sources]
+        return sum(int(lag) for lag in lagging if lag is not None)
 
     def _written(self, batch: int) -> int | None:
         sink = self.pipeline.sink
-        if isinstance(sink, Database) or not self.ground.outputs:
+        if isinstance(sink, Database) or not self.resolved.outputs:
             return gateway.upserted(self.spark)
         try:
-            ends = self.ground.outputs.ends(sink.topics)
-            self._mark(batch, ends)
+            ends = self.resolved.outputs.ends(sink.topics)
+            self._take_snapshot(batch, ends)
         except EagreError:
             self._silent = True
             return None
         self._silent = False
         return sum(end for partitions in ends.values() for end in partitions.values())
 
-    def _mark(self, batch: int, results: Offsets) -> None:
-        """Write down how far the output has come, once for each epoch.
+    def _take_snapshot(self, batch: int, results: Offsets) -> None:
+        """Record where the output ends, once for each epoch.
 
-        Only while the batch is the last one committed: then what was seen, was seen in time. And
-        only once the run has come past what runs before it delivered.
+        Only while the batch is the last one committed: then the ends were read in time. And only
+        once the run has passed what earlier runs delivered.
         """
-        if not self.ledger or not self.outputs or batch <= self.ledger.marks[-1].after:
+        if not self.delivery_log or not self.outputs:
             return
-        if not self.ledger.passed(self.checkpoint.committed()[1]):
+        if batch <= self.delivery_log.snapshots[-1].after:
             return
-        ends = {**results, **self.outputs.letters()}
+        if not self.delivery_log.passed(self.checkpoint.committed()[1]):
+            return
+        ends = {**results, **self.outputs.dead_letters()}
         if self.checkpoint.last_commit() == batch:
-            self.ledger.mark(batch, ends)
+            self.delivery_log.add_snapshot(batch, ends)
 
 
 def disk_full(where: str) -> PipelineFailed:
@@ -323,5 +326,5 @@ def disk_full(where: str) -> PipelineFailed:
     return PipelineFailed(
         "DISK_FULL",
         f"there is no space left for {where}.",
-        hint="make room: the next start goes on from the last commit, and nothing is lost.",
+        hint="make room: the next start continues from the last commit, and nothing is lost.",
     )

@@ -32,7 +32,7 @@ LISTEN_SECONDS = 0.5
 RESTARTS = 10
 LONGEST_WAIT_SECONDS = 30.0
 
-FOR_GOOD = frozenset(
+NON_RETRYABLE = frozenset(
     {
         "QUERY_REFUSED",
         "TOPIC_REPLACED",
@@ -42,7 +42,7 @@ FOR_GOOD = frozenset(
         "CHECKPOINT_OTHER_TOPIC",
         "CHECKPOINT_OTHER_CLUSTER",
         "STATE_BROKEN",
-        "LEDGER_BROKEN",
+        "DELIVERY_LOG_BROKEN",
         "OUTPUT_EXPIRED",
         "KEY_NOT_ALIGNED",
     }
@@ -287,7 +287,7 @@ class Supervisor:
         self._register.pipeline(one.child.name).failure = f"{failure.code}: {failure.problem}"
         one.failed += 1
         one.failure = failure
-        worth = one.ran and failure.code not in FOR_GOOD and one.failed <= self._restarts
+        worth = one.ran and failure.code not in NON_RETRYABLE and one.failed <= self._restarts
         if worth and not self._stopping and not self._failure:
             wait = min(LONGEST_WAIT_SECONDS, 2.0 ** (one.failed - 2)) if one.failed > 1 else 0.0
             one.due = time.monotonic() + wait

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from eagre.sinks import kafka
 from eagre.sinks.database import Database
-from eagre.sinks.kafka import Gate, encode
+from eagre.sinks.kafka import ReplayFilter, encode
 from eagre.sinks.postgres import Postgres
 from eagre.sinks.redis import Redis
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from eagre.sources import Kafka
 
-__all__ = ["Database", "Gate", "Postgres", "Redis", "encode", "writer"]
+__all__ = ["Database", "Postgres", "Redis", "ReplayFilter", "encode", "writer"]
 
 
 def writer(
@@ -26,7 +26,7 @@ def writer(
     sink: Kafka | Database,
     brokers: str | None = None,
     *,
-    gate: Gate | None = None,
+    replay_filter: ReplayFilter | None = None,
     aligned: Sequence[str] = (),
     topic_ids: Mapping[str, str] | None = None,
 ) -> DataStreamWriter:
@@ -43,11 +43,11 @@ def writer(
         rows: The stream.
         sink: A topic or a database.
         brokers: The cluster of the topic, if not the declared one.
-        gate: What an exactly-once topic has before it.
+        replay_filter: Skips what was delivered; for exactly once.
         aligned: The columns by which the source's partitions are made.
         topic_ids: The ids of the source topics, where they are known; a database tells by them a
             topic from its namesake of before.
     """
     if isinstance(sink, Database):
         return sink.writer(rows, topic_ids)
-    return kafka.writer(rows, sink, brokers, gate, aligned)
+    return kafka.writer(rows, sink, brokers, replay_filter, aligned)

@@ -27,34 +27,36 @@ could be delivered all the same."""
 
 IDENTITY = "_identity"
 KEY_OF_RESULT = "_key_of_result"
-"""What ``Origins.java`` knows results by that are not known by their position."""
+"""The identity of results that ``Provenance.java`` does not know by their position."""
 HEADER = "eagre"
 """The header with a record's identity: PIPELINE INCARNATION TOPIC/PARTITION/OFFSET/ORDINAL TIME."""
-ORIGIN = "eagre-origin"
+PROVENANCE_HEADER = "eagre-origin"
 """The header of records without an identity: TOPIC/PARTITION/OFFSET of the row that gave them, and
 the TIME of that in milliseconds since 1970. The meter goes by it."""
 
 
 @dataclass(frozen=True)
-class Gate:
-    """What stands before the sink of an exactly-once pipeline: made by ``delivery.begin``.
+class ReplayFilter:
+    """Skips the results of an exactly-once pipeline that earlier runs delivered.
+
+    ``delivery.begin`` makes it.
 
     Attributes:
         prefix: The pipeline's id and the number of the run.
         delivered: What earlier runs delivered, in the JVM.
-        letters: The dead letters that they wrote, as text for the JVM.
+        dead_letters: The dead letters that they wrote, as text for the JVM.
     """
 
     prefix: str
     delivered: object
-    letters: str = ""
+    dead_letters: str = ""
 
 
 def writer(
     rows: DataFrame,
     sink: Kafka,
     brokers: str | None = None,
-    gate: Gate | None = None,
+    replay_filter: ReplayFilter | None = None,
     aligned: Sequence[str] = (),
 ) -> DataStreamWriter:
     """Prepare the write of a stream to the sink's topic, in update mode, as real time needs it.
@@ -72,13 +74,13 @@ def writer(
     if sink.delivery == "exactly-once":
         _require_durable(sink)
         options |= EXACTLY_ONCE_OPTIONS
-        rows = _gated(rows, gate, aligned)
+        rows = _filtered(rows, replay_filter, aligned)
     records = fitting(encode(rows, sink), sink, brokers)
     return records.writeStream.format("kafka").outputMode("update").options(**options)
 
 
 def encode(rows: DataFrame, sink: Kafka) -> DataFrame:
-    """Turn rows into the columns of Spark's Kafka sink, and their origin where they have it."""
+    """Turn rows into the columns of Spark's Kafka sink, with their provenance if they have it."""
     columns = {"value": _value(rows, sink)}
     if sink.key:
         columns["key"] = _key(rows, sink.key)
@@ -92,16 +94,18 @@ def encode(rows: DataFrame, sink: Kafka) -> DataFrame:
     return rows.select(*(column.alias(name) for name, column in columns.items()))
 
 
-def _gated(rows: DataFrame, gate: Gate | None, aligned: Sequence[str]) -> DataFrame:
-    """Give each row its identity, and leave out those delivered before.
+def _filtered(
+    rows: DataFrame, replay_filter: ReplayFilter | None, aligned: Sequence[str]
+) -> DataFrame:
+    """Give each row its identity, and skip those delivered before.
 
-    A gate that was not opened refuses the first row: nothing would know what was delivered.
+    Without a replay filter the first row is refused: nothing would know what was delivered.
     """
     spark = rows.sparkSession
-    rows = gateway.with_origin(rows, aligned)
-    opened = gate or Gate("", gateway.nothing_delivered(spark))
-    origin = rows[KEY_OF_RESULT if KEY_OF_RESULT in rows.columns else SOURCE]
-    identity = gateway.identity_column(spark, origin, opened.prefix, opened.delivered)
+    rows = gateway.with_provenance(rows, aligned)
+    replays = replay_filter or ReplayFilter("", gateway.nothing_delivered(spark))
+    source = rows[KEY_OF_RESULT if KEY_OF_RESULT in rows.columns else SOURCE]
+    identity = gateway.identity_column(spark, source, replays.prefix, replays.delivered)
     known = rows.withColumn(IDENTITY, identity).drop(KEY_OF_RESULT)
     return known.where(f"{IDENTITY} IS NOT NULL")
 
@@ -118,25 +122,25 @@ def _require_durable(sink: Kafka) -> None:
 
 
 def _headers(rows: DataFrame) -> Column | None:
-    """The row's own headers, and its identity or else its origin behind them."""
+    """The row's own headers, and its identity or else its provenance behind them."""
     from pyspark.sql import functions as F
 
     own = rows["headers"] if "headers" in rows.columns else None
     if IDENTITY in rows.columns:
         name, value = HEADER, rows[IDENTITY]
-    elif has_origin(rows):
-        name, value = ORIGIN, _origin(rows[SOURCE])
+    elif has_provenance(rows):
+        name, value = PROVENANCE_HEADER, _provenance(rows[SOURCE])
     else:
         return own
     added = F.array(F.struct(F.lit(name).alias("key"), value.alias("value")))
     if own is None:
         return added
-    ours = (HEADER, ORIGIN)
+    ours = (HEADER, PROVENANCE_HEADER)
     kept = F.filter(F.coalesce(own, F.array()), lambda header: ~header["key"].isin(*ours))
     return F.concat(kept, added)
 
 
-def has_origin(rows: DataFrame) -> bool:
+def has_provenance(rows: DataFrame) -> bool:
     """Tell whether rows still have ``_source`` as the source gave it."""
     from pyspark.sql.types import StructType, TimestampType
 
@@ -147,7 +151,7 @@ def has_origin(rows: DataFrame) -> bool:
     return wanted <= set(kind.names) and isinstance(kind["timestamp"].dataType, TimestampType)
 
 
-def _origin(source: Column) -> Column:
+def _provenance(source: Column) -> Column:
     from pyspark.sql import functions as F
 
     place = F.concat_ws("/", source["topic"], source["partition"], source["offset"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from eagre.error_policy import pipeline_context, policy
 from eagre.jvm import gateway
-from eagre.letters import policy, surroundings
 from eagre.sources import SOURCE
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def fitting(records: DataFrame, sink: Kafka, brokers: str | None) -> DataFrame:
 
     Outside a pipeline nobody knows where dead letters go, and all are kept.
     """
-    if not surroundings().clusters:
+    if not pipeline_context().clusters:
         return records.drop(SOURCE)
     fits = gateway.fits(records.sparkSession, _rules(records, sink, brokers), _arguments(records))
     return records.withColumn(FITS, fits).where(FITS).drop(FITS, SOURCE)
@@ -35,7 +35,7 @@ def _rules(records: DataFrame, sink: Kafka, brokers: str | None) -> str:
     limit = sink.options.get("kafka.max.request.size", PRODUCERS_LIMIT)
     return json.dumps(
         {
-            **policy(sink.on_error, surroundings().clusters),
+            **policy(sink.on_error, pipeline_context().clusters),
             "limit": int(limit),
             "compressed": sink.options.get("kafka.compression.type", "none") != "none",
             "topic": sink.topics[0],

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eagre.broker import Client, Topics
-from eagre.delivery import Checkpoint, Outputs, begin
+from eagre.commit import Checkpoint
+from eagre.delivery import Outputs, begin
 from eagre.reader import Fences
 from eagre.sources import Kafka
 from eagre.waiting import wait_until
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from eagre.broker.topics import Offsets
     from eagre.pipeline import Pipeline
-    from eagre.sinks import Gate
+    from eagre.sinks import ReplayFilter
     from eagre.sources import Mode
 
 EPOCH = "500 ms"
@@ -125,7 +126,7 @@ class Harness:
             mode=mode,
             every=None if mode == "available-now" else EPOCH if mode == "real-time" else "0 ms",
             start=inputs,
-            gate=self.gate(pipeline, folder),
+            replays=self.replay_filter(pipeline, folder),
         )
         try:
             self._await_all(query, mode, self.topics.ends(inputs))
@@ -135,7 +136,7 @@ class Harness:
             query.stop()
         return self._results(sink, outputs) if sink else []
 
-    def gate(self, pipeline: Pipeline, checkpoint: Checkpoint) -> Gate | None:
+    def replay_filter(self, pipeline: Pipeline, checkpoint: Checkpoint) -> ReplayFilter | None:
         """Begin a turn of a pipeline that writes exactly once; None of any other."""
         sink = pipeline.exactly_once
         if not sink:
@@ -143,8 +144,8 @@ class Harness:
         checkpoint.path.mkdir(parents=True, exist_ok=True)
         _, position = checkpoint.committed()
         outputs = Outputs(pipeline.sources, sink, self.topics, self.topics, self.brokers)
-        gate, _ = begin(self.spark, outputs, checkpoint, position, lambda _: None)
-        return gate
+        replays, _ = begin(self.spark, outputs, checkpoint, position, lambda _: None)
+        return replays
 
     def _fresh(self) -> Path:
         self._runs += 1

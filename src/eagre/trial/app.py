@@ -6,15 +6,15 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
-from eagre.delivery.bookmark import BOOKMARKS
+from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS
 from eagre.trial.process import Command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-COMMITS = ("commits/[0-9]*", f"{BOOKMARKS}/[0-9]*")
-"""The ends of Spark's epochs, and bookmarks that stand for them."""
+COMMITS = ("commits/[0-9]*", f"{MID_EPOCH_COMMITS}/[0-9]*")
+"""Epoch boundaries, and the mid-epoch commits in place of them."""
 
 
 def run_app(

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eagre.errors import TrialError
-from eagre.sinks.kafka import ORIGIN
+from eagre.sinks.kafka import PROVENANCE_HEADER
 from eagre.trial.judge import MARK, Marked, answers
 
 if TYPE_CHECKING:
@@ -91,7 +91,9 @@ class EventsFile:
     def evidence(self, record: Any) -> bytes:  # noqa: ANN401  (a record of Kafka's client)
         """Keep a result's value, or its provenance if the value has no mark."""
         value: bytes = record.value() or b""
-        return value if MARK in value else dict(record.headers() or ()).get(ORIGIN) or value
+        return (
+            value if MARK in value else dict(record.headers() or ()).get(PROVENANCE_HEADER) or value
+        )
 
     def glance_us(self, what: Measurement, evidence: bytes) -> int | None:
         """Tell when a result's event was due."""

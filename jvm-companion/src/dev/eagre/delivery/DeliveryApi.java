@@ -68,7 +68,7 @@ public final class DeliveryApi {
     }
 
     /** Collects the dead letters in a part of their topics, as text. */
-    public static String letters(
+    public static String deadLetters(
             Map<String, Object> settings, String starts, String ends, String pipeline, String committed)
             throws Exception {
         return new OutputScan(OutputScan.LETTER, pipeline, 0, committed).read(settings, starts, ends).toText();

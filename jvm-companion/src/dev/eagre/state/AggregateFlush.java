@@ -28,7 +28,7 @@ import scala.runtime.AbstractFunction1;
  * and writes them into the state when the epoch ends; through this it does so in between as well.
  */
 public final class AggregateFlush extends SparkPlan {
-    private static final String WANTED = "spark.eagre.tap";
+    private static final String WANTED = "spark.eagre.aggregateFlush";
 
     private final SparkPlan aggregate;
 

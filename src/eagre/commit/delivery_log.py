@@ -1,4 +1,4 @@
-"""What exactly once keeps beside a checkpoint: who wrote, and how far the output had come when."""
+"""The delivery log of exactly once: which run wrote, and where the output ended at each commit."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
     from eagre.broker.topics import Offsets
 
-LEDGER = "eagre-delivery.json"
-KEPT = 8
-"""Marks kept: two would do if every epoch got one."""
+DELIVERY_LOG = "eagre-delivery.json"
+RETAINED = 8
+"""Output snapshots to retain: two would do if every epoch got one."""
 
 
 @dataclass(frozen=True)
-class Mark:
-    """How far the output had come at a moment.
+class OutputSnapshot:
+    """The end offsets of the output at a commit.
 
     Attributes:
-        after: Every result of a batch after the one that follows this batch lies behind the mark,
-            and so does every result of rows that such a batch reads again.
+        after: Every result of a batch after the one that follows this batch lies behind the
+            snapshot, and so does every result of rows that such a batch reads again.
         incarnation: The run that was writing then.
         ends: The output's end offsets.
     """
@@ -38,44 +38,45 @@ class Mark:
 
 
 @dataclass
-class Ledger:
+class DeliveryLog:
     """The file; written whole, so that a kill leaves the old one or the new one.
 
     Attributes:
         path: Where it is.
         id: Names this checkpoint's results among others in the same topic.
         incarnation: The number of the run that writes, or wrote last.
-        marks: The latest, in their order.
+        snapshots: The latest, in their order.
         reach: The highest source offsets of which runs before this one delivered something. A run
             that dies before it has come past them leaves their results behind its own beginning:
-            it makes no mark until then.
+            it takes no snapshot until then.
     """
 
     path: Path
     id: str = field(default_factory=lambda: secrets.token_hex(4))
     incarnation: int = 0
-    marks: list[Mark] = field(default_factory=list)
+    snapshots: list[OutputSnapshot] = field(default_factory=list)
     reach: Offsets = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder: Path) -> Ledger:
-        """Read a checkpoint's ledger, or begin one.
+    def read(cls, folder: Path) -> DeliveryLog:
+        """Read a checkpoint's delivery log, or begin one.
 
         Raises:
             CheckpointError: It is there and cannot be read.
         """
-        path = folder / LEDGER
+        path = folder / DELIVERY_LOG
         if not path.exists():
             return cls(path)
         try:
             entries = json.loads(path.read_text())
-            marks = [
-                Mark(m["after"], m["incarnation"], offsets_of(m["ends"])) for m in entries["marks"]
+            snapshots = [
+                OutputSnapshot(entry["after"], entry["incarnation"], offsets_of(entry["ends"]))
+                for entry in entries["marks"]
             ]
-            return cls(path, str(entries["id"]), int(entries["incarnation"]), marks)
+            return cls(path, str(entries["id"]), int(entries["incarnation"]), snapshots)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(
-                "LEDGER_BROKEN",
+                "DELIVERY_LOG_BROKEN",
                 f"{path} cannot be read ({error}); what was delivered since the last commit is not "
                 "known.",
                 hint="restore it from a copy. Without it, remove the file: the next run repeats "
@@ -95,32 +96,32 @@ class Ledger:
             for partition, offset in partitions.items()
         )
 
-    def mark(self, after: int, ends: Offsets) -> None:
-        """Write down how far the output has come."""
-        kept = [mark for mark in self.marks if mark.after < after]
-        self.marks = [*kept, Mark(after, self.incarnation, ends)][-KEPT:]
+    def add_snapshot(self, after: int, ends: Offsets) -> None:
+        """Record where the output ends."""
+        earlier = [snapshot for snapshot in self.snapshots if snapshot.after < after]
+        self.snapshots = [*earlier, OutputSnapshot(after, self.incarnation, ends)][-RETAINED:]
         self.write()
 
-    def before(self, committed: int) -> Mark:
-        """Give the latest mark behind which all results since a committed batch lie.
+    def before(self, committed: int) -> OutputSnapshot:
+        """Give the latest snapshot behind which all results since a committed batch lie.
 
         Raises:
-            CheckpointError: There is none: ledger and checkpoint are not of one moment.
+            CheckpointError: There is none: the log and the checkpoint are of different moments.
         """
-        fit = [mark for mark in self.marks if mark.after < committed]
-        if not fit:
+        earlier = [snapshot for snapshot in self.snapshots if snapshot.after < committed]
+        if not earlier:
             raise CheckpointError(
-                "LEDGER_BROKEN",
-                f"{self.path} holds no mark from before the last commit, which is {committed}.",
-                hint="restore the checkpoint and the ledger from one copy.",
+                "DELIVERY_LOG_BROKEN",
+                f"{self.path} holds no output snapshot from before the last commit ({committed}).",
+                hint="restore the checkpoint and the delivery log from the same copy.",
             )
-        return max(fit, key=lambda mark: mark.after)
+        return max(earlier, key=lambda snapshot: snapshot.after)
 
     def write(self) -> None:
         """Write the file, and make sure that it is on the disk."""
         entries = {
             "id": self.id,
             "incarnation": self.incarnation,
-            "marks": [asdict(mark) for mark in self.marks],
+            "marks": [asdict(snapshot) for snapshot in self.snapshots],
         }
         write_whole(self.path, json.dumps(entries), durable=True)

@@ -1,4 +1,4 @@
-"""Bookmarks: pipelines commit while Spark's epoch goes on."""
+"""CommitSchedule: pipelines commit while Spark's epoch goes on."""
 
 import json
 import signal
@@ -18,7 +18,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 import eagre as eg
 from conftest import processes_of
 from eagre.broker import Topics
-from eagre.delivery import Bookmark, Checkpoint
+from eagre.commit import Checkpoint, MidEpochCommit
+from eagre.commit.mid_epoch_commit import FOLDER_BEFORE_0_3, MID_EPOCH_COMMITS
 from eagre.errors import CheckpointError
 from eagre.jvm import gateway
 from eagre.waiting import wait_until
@@ -64,7 +65,7 @@ SAME = 'eg.udf(returns="BIGINT")(lambda n: n)'
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("name", ["marked", "called"])
-def test_a_killed_run_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa: F811
+def test_a_killed_run_goes_on_from_its_commit(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     even = 'where("n % 2 = 0")' if name == "marked" else f'where({SAME}("n") % 2 == 0)'
     app = cli.app(APP.format(name=name, body=even))
@@ -81,7 +82,9 @@ def test_a_killed_run_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  
     wait_until(lambda: written(at, f"{name}-out") >= 55, 60, "it did not go on")
     assert one.end() == 0
     assert results(at, f"{name}-out") == list(range(0, 110, 2))
-    assert (kept.last_commit(), kept.bookmark()) == (1, None), "and now Spark's logs have it"
+    assert (kept.last_commit(), kept.mid_epoch_commit()) == (1, None), (
+        "and now Spark's logs have it"
+    )
     assert kept.committed()[1] == {f"{name}-in": {0: 110}}
 
 
@@ -126,7 +129,7 @@ def test_new_partitions_are_read_at_once(cli, run, eagre_broker):  # noqa: F811
 
 
 @pytest.mark.e2e
-def test_no_bookmark_hides_a_result_that_was_given_up(cli, run, eagre_broker):  # noqa: F811
+def test_no_commit_hides_a_result_that_was_given_up(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="lost", body='where("n >= 0")'))
     one = run(app, "--brokers", at, *EVERY)
@@ -189,7 +192,7 @@ def kept_by_python(df):
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("name", ["counted", "scored", "kept"])
-def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa: F811
+def test_state_goes_on_from_its_commit(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name=name, body=BODIES[name]) + COUNTER)
     one = run(app, "--brokers", at, *EVERY)
@@ -199,7 +202,7 @@ def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa:
         produce(at, f"{name}-in", cards(range(3000 * turn - 3000, 3000 * turn)))
         until_reached(kept, {f"{name}-in": {0: 3000 * turn}})
     assert kept.last_commit() == -1, "Spark's own epoch goes on"
-    assert kept.bookmark().batch >= 2
+    assert kept.mid_epoch_commit().batch >= 2
     jvm_of(cli).kill()
     one.wait_for("Starting again at once")
     produce(at, f"{name}-in", cards(range(9000, 12000)))
@@ -207,7 +210,7 @@ def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa:
     assert one.end() == 0
     assert last_counts(at, f"{name}-out") == {f"c{n}": 8 for n in range(1500)}
     assert written(at, f"{name}-out") == 12000
-    assert kept.bookmark() is None, "Spark's logs have it"
+    assert kept.mid_epoch_commit() is None, "Spark's logs have it"
     produce(at, f"{name}-in", cards(range(12000, 13500)))
     cli.ok("run", app, "--brokers", at, "--mode", "available-now")
     assert last_counts(at, f"{name}-out") == {f"c{n}": 9 for n in range(1500)}
@@ -216,7 +219,7 @@ def test_state_goes_on_from_its_bookmark(cli, run, eagre_broker, name):  # noqa:
 SPARKS_SHUFFLE = "org.apache.spark.shuffle.streaming.StreamingShuffleManager"
 SPARKS_OWN = {
     "shuffle": f"spark.shuffle.manager.incremental={SPARKS_SHUFFLE}",
-    "epochs": "spark.eagre.stateBookmarks=false",
+    "epochs": "spark.eagre.stateCommits=false",
 }
 
 
@@ -252,7 +255,7 @@ def kept(stream, ttl_ms):
     return eg.transform_with_state(cards, Keeping(ttl_ms), "card STRING", "processing-time")
 
 
-def test_which_bookmarks_a_pipeline_can_do_with(eagre_spark, eagre_broker):
+def test_which_commits_a_pipeline_supports(eagre_spark, eagre_broker):
     source = eg.Kafka(
         "shapes", schema="card STRING, n BIGINT, l ARRAY<INT>", brokers=eagre_broker.address
     )
@@ -274,25 +277,36 @@ def test_which_bookmarks_a_pipeline_can_do_with(eagre_spark, eagre_broker):
         (stream.withColumn("at", F.current_timestamp()), ""),
         (stream.where("n = (SELECT 1)"), ""),
     ):
-        assert gateway.bookmarkable(rows) == kind
+        assert gateway.supported_commits(rows) == kind
 
 
-def test_a_bookmark_of_another_epoch_is_not_taken(tmp_path):
+def test_a_commit_of_another_epoch_is_not_taken(tmp_path):
     kept = Checkpoint(tmp_path)
     for log in ("offsets", "commits"):
         (tmp_path / log).mkdir()
         (tmp_path / log / "4").write_text('v1\n{}\n{"t":{"0":7}}')
-    Bookmark(5, {"t": {0: 9}}, 'v1\n{}\n{"t":{"0":9}}', "v1\n{}", {}).keep(tmp_path)
+    MidEpochCommit(5, {"t": {0: 9}}, 'v1\n{}\n{"t":{"0":9}}', "v1\n{}", {}).write(tmp_path)
     assert kept.reached() == {"t": {0: 9}}
-    Bookmark(4, {"t": {0: 5}}, "", "", {}).keep(tmp_path)
+    MidEpochCommit(4, {"t": {0: 5}}, "", "", {}).write(tmp_path)
     assert kept.reached() == {"t": {0: 7}}
     kept.adopt()
-    assert (kept.last_commit(), kept.bookmark()) == (4, None)
+    assert (kept.last_commit(), kept.mid_epoch_commit()) == (4, None)
 
 
-def test_a_broken_bookmark_is_told(tmp_path):
-    (tmp_path / "bookmarks").mkdir()
-    (tmp_path / "bookmarks" / "3").write_text("{")
-    with pytest.raises(CheckpointError, match="bookmark before") as told:
+def test_a_broken_commit_is_reported(tmp_path):
+    (tmp_path / MID_EPOCH_COMMITS).mkdir()
+    (tmp_path / MID_EPOCH_COMMITS / "3").write_text("{")
+    with pytest.raises(CheckpointError, match="mid-epoch commit before") as told:
         Checkpoint(tmp_path).reached()
     assert told.value.code == "CHECKPOINT_BROKEN"
+
+
+def test_a_checkpoint_from_before_0_3_is_read(tmp_path):
+    """Its folder of mid-epoch commits had another name; new ones go into the new folder."""
+    MidEpochCommit(5, {"t": {0: 9}}, 'v1\n{}\n{"t":{"0":9}}', "v1\n{}", {}).write(tmp_path)
+    (tmp_path / MID_EPOCH_COMMITS).rename(tmp_path / FOLDER_BEFORE_0_3)
+    checkpoint = Checkpoint(tmp_path)
+    assert checkpoint.reached() == {"t": {0: 9}}
+    MidEpochCommit(6, {"t": {0: 12}}, 'v1\n{}\n{"t":{"0":12}}', "v1\n{}", {}).write(tmp_path)
+    assert [p.name for p in (tmp_path / MID_EPOCH_COMMITS).iterdir()] == ["1"]
+    assert checkpoint.reached() == {"t": {0: 12}}

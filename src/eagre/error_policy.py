@@ -1,4 +1,4 @@
-"""Dead letters: what becomes of rows that cannot go on, and which pipeline they belong to."""
+"""Error policy: what happens to rows that fail, and which pipeline they belong to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUFFIX = ".dlq"
 """What is put behind a source topic's name to name the topic of its dead letters."""
 
 Position = tuple[str, int, int]
-"""Where a record stands: topic, partition, offset."""
+"""The position of a record: topic, partition, offset."""
 
 
 def check_on_error(on_error: str) -> None:
@@ -35,8 +35,8 @@ def check_on_error(on_error: str) -> None:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """A pipeline, as its parts need to know it.
+class PipelineContext:
+    """What the parts of a pipeline need to know about it.
 
     Attributes:
         pipeline: Its name, for the log.
@@ -51,17 +51,17 @@ class Surroundings:
     run: Mapping[str, str] | None = None
 
 
-_NOWHERE = Surroundings()
-_current: ContextVar[Surroundings | None] = ContextVar("surroundings", default=None)
+_NO_PIPELINE = PipelineContext()
+_current: ContextVar[PipelineContext | None] = ContextVar("pipeline_context", default=None)
 
 
-def surroundings() -> Surroundings:
+def pipeline_context() -> PipelineContext:
     """Give the pipeline that is being built."""
-    return _current.get() or _NOWHERE
+    return _current.get() or _NO_PIPELINE
 
 
 @contextmanager
-def building(pipeline: Surroundings) -> Iterator[None]:
+def building(pipeline: PipelineContext) -> Iterator[None]:
     """Say that a pipeline is being built."""
     token = _current.set(pipeline)
     try:
@@ -71,19 +71,19 @@ def building(pipeline: Surroundings) -> Iterator[None]:
 
 
 def policy(on_error: OnError, clusters: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """Say what becomes of rows that cannot go on; ``Policy.java`` reads it.
+    """Describe what happens to rows that fail; ``ErrorPolicy.java`` reads it.
 
     >>> policy("drop", {})
     {'pipeline': 'eagre', 'on_error': 'drop', 'dead_letters': None, 'run': None}
     """
-    letters = {
+    dead_letters = {
         "topic": next(iter(clusters), "") + SUFFIX,
         "suffix": SUFFIX,
         "clusters": {topic: dict(settings) for topic, settings in clusters.items()},
     }
     return {
-        "pipeline": surroundings().pipeline,
+        "pipeline": pipeline_context().pipeline,
         "on_error": on_error,
-        "dead_letters": letters if clusters else None,
-        "run": surroundings().run,
+        "dead_letters": dead_letters if clusters else None,
+        "run": pipeline_context().run,
     }

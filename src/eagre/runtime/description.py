@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker.client import is_access
+from eagre.error_policy import SUFFIX
 from eagre.jvm import gateway
-from eagre.letters import SUFFIX
 from eagre.profile import CHOICE, COLLECTOR, PROFILE, clients_of
 from eagre.sinks.kafka import EXACTLY_ONCE_OPTIONS
 from eagre.sources import CLIENT_OPTIONS, Kafka
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from eagre.pipeline import Pipeline
-    from eagre.runtime.ground import Ground
+    from eagre.runtime.resolved_run import ResolvedRun
     from eagre.runtime.spec import RunSpec
 
 _MORE = (
@@ -31,7 +31,11 @@ Told = dict[str, Any]
 
 
 def about(
-    spark: SparkSession, pipeline: Pipeline, spec: RunSpec, ground: Ground, brokers: str | None
+    spark: SparkSession,
+    pipeline: Pipeline,
+    spec: RunSpec,
+    resolved: ResolvedRun,
+    brokers: str | None,
 ) -> Told:
     """Describe a pipeline that is about to start.
 
@@ -44,9 +48,9 @@ def about(
     return {
         "sources": [
             {"topic": name, "partitions": partitions}
-            for name, (_, partitions) in ground.sources.items()
+            for name, (_, partitions) in resolved.sources.items()
         ],
-        "letters": [name + SUFFIX for name in ground.sources],
+        "letters": [name + SUFFIX for name in resolved.sources],
         "sink": {
             "kind": "kafka" if kafka else type(pipeline.sink).__name__.lower(),
             "name": kafka.name if kafka else str(pipeline.sink),

@@ -1,4 +1,4 @@
-"""The ground a pipeline stands on: topics that exist, its own checkpoint, a known start."""
+"""What is decided before a query starts: its topics, its checkpoint, where it begins."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eagre.broker import Topic, Topics
+from eagre.commit import Binding, Checkpoint
 from eagre.config import counted, timestamp_ms
-from eagre.delivery import Binding, Checkpoint
 from eagre.errors import BrokerError, CheckpointError, SettingsError
 from eagre.sources import Kafka
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Ground:
-    """What is known before the query starts.
+class ResolvedRun:
+    """What was decided before the query starts.
 
     Attributes:
         topics: The topics of the sources' cluster.
@@ -50,7 +50,7 @@ class Ground:
         """How many there are, over all source topics."""
         return sum(partitions for _, partitions in self.sources.values())
 
-    def behind(self, sources: tuple[Kafka, ...]) -> int:
+    def lag(self, sources: tuple[Kafka, ...]) -> int:
         """How many records wait in the source topics."""
         ends = self.topics.ends(topic for source in sources for topic in source.topics)
         return sum(
@@ -60,7 +60,7 @@ class Ground:
         )
 
 
-def prepare(
+def resolve(
     pipeline: Pipeline,
     brokers: str | None,
     checkpoint: Checkpoint,
@@ -68,7 +68,7 @@ def prepare(
     mode: Mode,
     start: str | None,
     say: Callable[[str], None],
-) -> Ground:
+) -> ResolvedRun:
     """Make sure of topics and checkpoint before anything is read.
 
     Raises:
@@ -94,12 +94,15 @@ def prepare(
         begin,
     )
     if start and (batch >= 0 or not fresh):
-        say(f"--from {start} is left aside: checkpoint {checkpoint.path} says where to go on")
+        say(f"--from {start} is ignored: checkpoint {checkpoint.path} says where to continue")
     if fresh and batch >= 0:
         _require_plausible(checkpoint, committed, topics)
-        say(f"checkpoint {checkpoint.path} was made without eagre run; from now on it is bound")
+        say(
+            f"checkpoint {checkpoint.path} was made without eagre run; it is bound to this "
+            "pipeline from now on"
+        )
     binding = checkpoint.bind(now)
-    return Ground(
+    return ResolvedRun(
         topics=topics,
         outputs=outputs,
         start=_grown(binding.start, sources),
@@ -119,7 +122,7 @@ def _require_plausible(checkpoint: Checkpoint, committed: Offsets, topics: Topic
                 f"checkpoint {checkpoint.path} is at offset {committed[name][ahead[0]]} of "
                 f"{name}/{ahead[0]}, which ends at {ends.get(ahead[0], 0)}; it was made against "
                 "another topic or cluster.",
-                hint=f"start afresh on purpose with `eagre checkpoint reset {checkpoint.path}`.",
+                hint=f"start from scratch with `eagre checkpoint reset {checkpoint.path}`.",
             )
 
 
@@ -168,7 +171,7 @@ def _begin(topics: Topics, source: Kafka, mode: Mode, start: str | None) -> Offs
 
 
 def _grown(start: Offsets, sources: dict[str, Topic]) -> Offsets:
-    """Add partitions that a topic got since the start was written down: all of them count."""
+    """Add partitions that a topic got later: they are read from the beginning."""
     return {
         name: {p: start.get(name, {}).get(p, 0) for p in range(topic.partitions)}
         for name, topic in sources.items()

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eagre.broker.topics import offsets_of
+from eagre.commit.delivery_log import DeliveryLog
 from eagre.config import counted
-from eagre.delivery.ledger import Ledger
+from eagre.error_policy import SUFFIX
 from eagre.errors import BrokerError, CheckpointError
 from eagre.jvm import gateway
-from eagre.letters import SUFFIX
-from eagre.sinks import Gate
+from eagre.sinks import ReplayFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from eagre.broker import Topics
     from eagre.broker.topics import Offsets
-    from eagre.delivery.checkpoint import Checkpoint
-    from eagre.delivery.ledger import Mark
+    from eagre.commit.checkpoint import Checkpoint
+    from eagre.commit.delivery_log import OutputSnapshot
     from eagre.sources import Kafka
 
 FENCE_HEADER = "eagre-fence"
 BY_KEY = "*"
-"""Stands for the topic in the identity of a result that is known by its key, not by its row."""
+"""In place of the topic in the identity of a result that is known by its key, not by its row."""
 STABLE_SECONDS = 0.2
 STABLE_TRIES = 10
 CONTROL = "EAGRE_DELIVERY_CONTROL"
@@ -46,7 +46,7 @@ class Outputs:
     """The topics that a pipeline writes to: those of its results, and those of its dead letters.
 
     Attributes:
-        inputs: The pipeline's sources, whose dead letters stand beside them.
+        inputs: The pipeline's sources, whose dead letters are on the same cluster.
         sink: Its sink, which asks for exactly once.
         sources: The topics of the sources' cluster.
         sinks: The topics of the sink's cluster.
@@ -63,8 +63,8 @@ class Outputs:
         """Where the results end."""
         return self.sinks.ends(self.sink.topics)
 
-    def letters(self) -> Offsets:
-        """Where the dead letters end, as far as there are any."""
+    def dead_letters(self) -> Offsets:
+        """Where the dead letters end, if there are any."""
         names = (t + SUFFIX for source in self.inputs for t in source.topics)
         found = self.sources.describe(names)
         return self.sources.ends(found) if found else {}
@@ -81,14 +81,14 @@ class Outputs:
         return {t: {p: end - 1 for p, end in ends[t].items() if end} for t in ends}
 
     def stable(self) -> tuple[Offsets, Offsets]:
-        """Wait until they end where they ended a moment ago: the broker may still be writing.
+        """Wait until their ends no longer move: the broker may still be writing.
 
-        Not for ever: others may write to the topics all the time.
+        Only for a while: others may write to the topics all the time.
         """
-        now = self.results(), self.letters()
+        now = self.results(), self.dead_letters()
         for _ in range(STABLE_TRIES):
             time.sleep(STABLE_SECONDS)
-            before, now = now, (self.results(), self.letters())
+            before, now = now, (self.results(), self.dead_letters())
             if now == before:
                 break
         return now
@@ -100,7 +100,7 @@ def begin(
     checkpoint: Checkpoint,
     position: Offsets,
     say: Callable[[str], None],
-) -> tuple[Gate, Ledger]:
+) -> tuple[ReplayFilter, DeliveryLog]:
     """Fence off the run before, and find what it delivered since the last commit.
 
     The caller holds the checkpoint's lock, so that no other process of this pipeline writes.
@@ -115,35 +115,36 @@ def begin(
     Raises:
         CheckpointError: The output no longer holds what was delivered since the last commit.
     """
-    ledger = Ledger.read(checkpoint.path)
+    delivery_log = DeliveryLog.read(checkpoint.path)
     batch, _ = checkpoint.committed()
-    first = not ledger.marks
-    ledger.begin()
-    results, letters = outputs.stable()
+    first = not delivery_log.snapshots
+    delivery_log.begin()
+    results, dead_letters = outputs.stable()
     if outputs.sink.fence == "in-band":
-        write_fences(outputs.sinks, results, ledger)
+        write_fences(outputs.sinks, results, delivery_log)
         results = outputs.results()
-    prefix = f"{ledger.id} {ledger.incarnation}"
+    prefix = f"{delivery_log.id} {delivery_log.incarnation}"
     if first:
         if batch >= 0:
             say("exactly once begins now: what came since the last commit may be repeated once")
-        ledger.mark(batch - 1, {**results, **letters})
-        return Gate(prefix, gateway.nothing_delivered(spark)), ledger
-    scan = _Scan(spark, ledger, ledger.before(batch), json.dumps(position), say)
-    gate = Gate(prefix, scan.results(outputs, results), scan.letters(outputs, letters))
-    ledger.reach = outputs.reach(gateway.reach(spark, gate.delivered, gate.letters))
-    if ledger.passed(position):
-        ledger.mark(batch, {**results, **letters})
-    return gate, ledger
+        delivery_log.add_snapshot(batch - 1, {**results, **dead_letters})
+        return ReplayFilter(prefix, gateway.nothing_delivered(spark)), delivery_log
+    scan = _Scan(spark, delivery_log, delivery_log.before(batch), json.dumps(position), say)
+    delivered = scan.results(outputs, results)
+    written = scan.dead_letters(outputs, dead_letters)
+    delivery_log.reach = outputs.reach(gateway.reach(spark, delivered, written))
+    if delivery_log.passed(position):
+        delivery_log.add_snapshot(batch, {**results, **dead_letters})
+    return ReplayFilter(prefix, delivered, written), delivery_log
 
 
 @dataclass(frozen=True)
 class _Scan:
-    """Reads what was written from a mark to the fence."""
+    """Reads what was written between an output snapshot and the fence."""
 
     spark: SparkSession
-    ledger: Ledger
-    mark: Mark
+    delivery_log: DeliveryLog
+    since: OutputSnapshot
     position: str
     say: Callable[[str], None]
 
@@ -158,8 +159,8 @@ class _Scan:
         delivered = gateway.scan_delivered(
             self.spark,
             part,
-            self.ledger.id,
-            self.mark.incarnation if sink.fence == "in-band" else 0,
+            self.delivery_log.id,
+            self.since.incarnation if sink.fence == "in-band" else 0,
             self.position,
             control,
         )
@@ -167,14 +168,14 @@ class _Scan:
         self.say(f"{counted(found, 'result')} since the last commit will not be repeated")
         return delivered
 
-    def letters(self, outputs: Outputs, ends: Offsets) -> str:
+    def dead_letters(self, outputs: Outputs, ends: Offsets) -> str:
         """Collect the dead letters since the last commit."""
         settings = outputs.inputs[0].client_settings(outputs.brokers)
         part, waiting = self._part(outputs.sources, ends, settings)
         if not waiting:
             return ""
         self.say(f"looking at {counted(waiting, 'dead letter')}")
-        return gateway.scan_letters(self.spark, part, self.ledger.id, self.position)
+        return gateway.scan_dead_letters(self.spark, part, self.delivery_log.id, self.position)
 
     def _part(
         self, topics: Topics, ends: Offsets, settings: dict[str, str]
@@ -182,7 +183,7 @@ class _Scan:
         """Give what is to be read, and how many records that are."""
         begins = topics.begins(ends) if ends else {}
         starts = {
-            topic: {p: self.mark.ends.get(topic, {}).get(p, begins[topic][p]) for p in partitions}
+            topic: {p: self.since.ends.get(topic, {}).get(p, begins[topic][p]) for p in partitions}
             for topic, partitions in ends.items()
         }
         for topic, partitions in starts.items():
@@ -198,11 +199,11 @@ class _Scan:
             f"{partition} begins at offset {begins}, and what was delivered since the last commit "
             f"at {start}: the topic's retention took it away.",
             hint="keep the output longer than a downtime. To go on and repeat once what came since "
-            f"the last commit, remove {self.ledger.path}.",
+            f"the last commit, remove {self.delivery_log.path}.",
         )
 
 
-def write_fences(outputs: Topics, ends: Offsets, ledger: Ledger) -> None:
+def write_fences(outputs: Topics, ends: Offsets, delivery_log: DeliveryLog) -> None:
     """Write a fence into each partition of the output: what an older run writes after it is void.
 
     Raises:
@@ -212,7 +213,7 @@ def write_fences(outputs: Topics, ends: Offsets, ledger: Ledger) -> None:
 
     producer = Producer({**outputs.client_settings, "enable.idempotence": True})
     failed: list[str] = []
-    told = {"eagre": "fence", "pipeline": ledger.id, "incarnation": ledger.incarnation}
+    told = {"eagre": "fence", "pipeline": delivery_log.id, "incarnation": delivery_log.incarnation}
 
     def delivered(error: object, _: object) -> None:
         if error is not None:
@@ -224,7 +225,7 @@ def write_fences(outputs: Topics, ends: Offsets, ledger: Ledger) -> None:
                 topic,
                 json.dumps(told).encode(),
                 partition=partition,
-                headers={FENCE_HEADER: f"{ledger.id} {ledger.incarnation}".encode()},
+                headers={FENCE_HEADER: f"{delivery_log.id} {delivery_log.incarnation}".encode()},
                 on_delivery=delivered,
             )
     left = producer.flush(30)

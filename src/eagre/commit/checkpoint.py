@@ -2,7 +2,7 @@
 
 Beside Spark's own files Eagre keeps ``eagre.json``: the pipeline, the cluster id and the topic ids
 the checkpoint was made with, and where it began. Offsets mean nothing on another cluster or in a
-topic that was deleted and made anew, so such a checkpoint is refused, not read.
+topic that was deleted and created again, so such a checkpoint is refused, not read.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker.topics import offsets_of
+from eagre.commit.delivery_log import DeliveryLog
+from eagre.commit.mid_epoch_commit import MidEpochCommit, newest, numbered
 from eagre.config import state_dir
-from eagre.delivery.bookmark import Bookmark, newest, numbered
-from eagre.delivery.ledger import Ledger
 from eagre.errors import CheckpointError
 from eagre.files import write_whole
 
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 BINDING = "eagre.json"
 LOCK = "eagre.lock"
 _REPAIR = (
-    "restore the folder from a copy, or start afresh on purpose with "
-    "`eagre checkpoint reset {path}`."
+    "restore the folder from a copy, or start from scratch with `eagre checkpoint reset {path}`."
 )
 
 
@@ -136,50 +135,51 @@ class Checkpoint:
         batch = self.last_commit()
         return batch, self._batch_offsets(batch) if batch >= 0 else {}
 
-    def bookmark(self) -> Bookmark | None:
-        """Read its bookmark, where there is one for the epoch after the last commit.
+    def mid_epoch_commit(self) -> MidEpochCommit | None:
+        """Read the newest mid-epoch commit, if it is later than Spark's last commit.
 
         Raises:
             CheckpointError: It is there and cannot be read.
         """
         path = newest(self.path)
         try:
-            found = Bookmark.read(path) if path else None
+            found = MidEpochCommit.read(path) if path else None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(
                 "CHECKPOINT_BROKEN",
                 f"{path} cannot be read ({error}).",
-                hint="restore it from a copy. Without it, remove the file: the next run goes on "
-                "from the bookmark before.",
+                hint="restore it from a copy. If there is none, remove the file: the next run "
+                "continues from the mid-epoch commit before it.",
             ) from None
         return found if found and found.batch > self.last_commit() else None
 
     def reached(self) -> Offsets:
-        """Give the source offsets that the next run goes on from; none before the first commit."""
-        bookmark = self.bookmark()
-        return bookmark.position if bookmark else self.committed()[1]
+        """Give the source offsets that the next run continues from; empty before a commit."""
+        commit = self.mid_epoch_commit()
+        return commit.position if commit else self.committed()[1]
 
     def adopt(self) -> None:
-        """Put the bookmark into Spark's logs, as if its epoch had ended there.
+        """Write the newest mid-epoch commit into Spark's logs, as if its epoch had ended there.
 
-        The caller holds the lock, and no query runs. After a kill in between it is put there again.
+        The caller holds the lock, and no query runs. After a kill in between, the next start does
+        it again.
         """
-        bookmark = self.bookmark()
-        if not bookmark:
+        commit = self.mid_epoch_commit()
+        if not commit:
             return
-        ledger = Ledger.read(self.path)
-        if ledger.marks:
-            ledger.mark(bookmark.batch - 1, bookmark.ends)
-        before = self.path / "offsets" / str(bookmark.batch - 1)
-        if bookmark.batch and not before.exists():  # Spark looks at the last two
-            write_whole(before, bookmark.offsets, durable=True)
-        for log, entry in (("offsets", bookmark.offsets), ("commits", bookmark.commit)):
-            write_whole(self.path / log / str(bookmark.batch), entry, durable=True)
+        delivery_log = DeliveryLog.read(self.path)
+        if delivery_log.snapshots:
+            delivery_log.add_snapshot(commit.batch - 1, commit.ends)
+        before = self.path / "offsets" / str(commit.batch - 1)
+        if commit.batch and not before.exists():  # Spark looks at the last two
+            write_whole(before, commit.offsets, durable=True)
+        for log, entry in (("offsets", commit.offsets), ("commits", commit.commit)):
+            write_whole(self.path / log / str(commit.batch), entry, durable=True)
 
     def unfinished(self) -> list[Path]:
         """Files that a kill in the middle of the very first commit left behind.
 
-        Spark refuses to begin over them, for ever: a log must be empty before its first entry.
+        Spark never starts over them: a log must be empty before its first entry.
         """
         folders = [self.path / name for name in ("offsets", "commits")]
         begun = [folder for folder in folders if folder.exists() and not numbered(folder)]
@@ -226,7 +226,7 @@ class Checkpoint:
         }
 
     def reset(self) -> None:
-        """Remove the checkpoint: the next run begins afresh, as ``--from`` says."""
+        """Remove the checkpoint: the next run starts from scratch, as ``--from`` says."""
         if not self.exists and not self.lost:
             raise self._missing()
         if self.in_use:
@@ -261,7 +261,7 @@ class Checkpoint:
         self._memory.write_text(json.dumps({"path": str(self.path), "cluster": binding.cluster}))
 
     def _require_not_lost(self, binding: Binding) -> None:
-        """Refuse to begin afresh where a checkpoint of the same cluster was before."""
+        """Refuse to start from scratch where a checkpoint of the same cluster was before."""
         if (self.path / "metadata").exists() or not self._memory.exists():
             return
         try:
@@ -298,8 +298,8 @@ class Checkpoint:
             if known.topics.get(topic, id_) != id_:
                 raise CheckpointError(
                     "CHECKPOINT_OTHER_TOPIC",
-                    f"topic {topic!r} was deleted and made anew since checkpoint {self.path} was "
-                    f"made (id {known.topics[topic]}, now {id_}); its offsets mean nothing here.",
+                    f"topic {topic!r} was deleted and created again after checkpoint {self.path} "
+                    f"(id {known.topics[topic]}, now {id_}); its offsets mean nothing here.",
                     hint=_REPAIR.format(path=self.path),
                 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagre.latency import Meter, Result
 from eagre.reader import FENCE
-from eagre.sinks.kafka import HEADER, ORIGIN
+from eagre.sinks.kafka import HEADER, PROVENANCE_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ SLICE_SECONDS = 0.2
 _SLICE = round(MOST_PER_SECOND * SLICE_SECONDS)
 
 
-class Tap:
+class ResultSampler:
     """Reads what is appended to topics from now on, in a thread of its own.
 
     Args:
@@ -115,13 +115,13 @@ class Tap:
 def origin(record: Any) -> Result | None:  # noqa: ANN401  (librdkafka's record has no types)
     """Read where a result comes from; None where it does not say."""
     for name, value in record.headers() or ():
-        if name not in (ORIGIN, HEADER) or not value:
+        if name not in (PROVENANCE_HEADER, HEADER) or not value:
             continue
         words = value.split(b" ")
         place, time_ms = words[-2:] if len(words) > 1 else (b"", b"")
         if not time_ms.isdigit():
             return None
-        at = b"/".join(place.split(b"/")[: -1 if name == ORIGIN else -2])
+        at = b"/".join(place.split(b"/")[: -1 if name == PROVENANCE_HEADER else -2])
         return Result(at, int(time_ms), record.timestamp()[1])
     return None
 

@@ -1,0 +1,7 @@
+"""Commits: what a checkpoint holds, commits within an epoch, and the log of exactly once."""
+
+from eagre.commit.checkpoint import Binding, Checkpoint
+from eagre.commit.delivery_log import DeliveryLog
+from eagre.commit.mid_epoch_commit import MidEpochCommit
+
+__all__ = ["Binding", "Checkpoint", "DeliveryLog", "MidEpochCommit"]

@@ -1,0 +1,88 @@
+"""Mid-epoch commits: how far a pipeline has delivered while Spark's epoch goes on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from eagre.broker.topics import offsets_of
+from eagre.files import write_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eagre.broker.topics import Offsets
+
+MID_EPOCH_COMMITS = "mid-epoch-commits"
+"""The folder in a checkpoint; each file in it is one commit, numbered."""
+FOLDER_BEFORE_0_3 = "bookmarks"
+"""What the folder was called before 0.3; its files are read."""
+RETAINED = 100
+
+
+@dataclass(frozen=True)
+class MidEpochCommit:
+    """A position up to which every row is delivered.
+
+    It holds what Spark's two logs would say if the epoch had ended there: the next run puts that
+    into them before it starts, and continues from here, not from where the epoch began.
+
+    Attributes:
+        batch: The epoch it belongs to.
+        position: The source offsets.
+        offsets: The entry of Spark's offset log.
+        commit: The entry of its commit log.
+        ends: The output's end offsets before it; for exactly once.
+    """
+
+    batch: int
+    position: Offsets
+    offsets: str
+    commit: str
+    ends: Offsets
+
+    @classmethod
+    def of(cls, entries: dict[str, Any]) -> MidEpochCommit:
+        """Make one from the entries of its JSON."""
+        offsets = {name: offsets_of(entries[name]) for name in ("position", "ends")}
+        return cls(**{**entries, **offsets})
+
+    @classmethod
+    def read(cls, path: Path) -> MidEpochCommit:
+        """Read a file that ``write`` wrote."""
+        return cls.of(json.loads(path.read_text()))
+
+    def write(self, checkpoint: Path) -> None:
+        """Write it into a checkpoint's folder, and delete the oldest."""
+        last = newest(checkpoint)
+        number = int(last.name) + 1 if last else 0
+        write_whole(
+            checkpoint / MID_EPOCH_COMMITS / str(number), json.dumps(asdict(self)), durable=True
+        )
+        for folder in (MID_EPOCH_COMMITS, FOLDER_BEFORE_0_3):
+            (checkpoint / folder / str(number - RETAINED)).unlink(missing_ok=True)
+
+    def rows_since(self, before: Offsets) -> int:
+        """Count the records between a position and this one.
+
+        >>> at = MidEpochCommit(0, {"a": {0: 7, 1: 2}}, "", "", {})
+        >>> at.rows_since({"a": {0: 5}})
+        4
+        """
+        return sum(
+            offset - before.get(topic, {}).get(partition, 0)
+            for topic, partitions in self.position.items()
+            for partition, offset in partitions.items()
+        )
+
+
+def newest(checkpoint: Path) -> Path | None:
+    """Give the file of a checkpoint's newest mid-epoch commit, of any epoch; None without one."""
+    files = [*numbered(checkpoint / MID_EPOCH_COMMITS), *numbered(checkpoint / FOLDER_BEFORE_0_3)]
+    return max(files, key=lambda path: int(path.name), default=None)
+
+
+def numbered(folder: Path) -> list[Path]:
+    """Give the entries of a log: files that are named by a number."""
+    return [p for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []

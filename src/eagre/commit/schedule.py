@@ -1,0 +1,131 @@
+"""Mid-epoch commits of a running query, one per interval, in place of the epoch boundary."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eagre.commit.mid_epoch_commit import MidEpochCommit
+from eagre.errors import BrokerError
+from eagre.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eagre.broker.topics import Offsets
+    from eagre.commit.checkpoint import Checkpoint
+    from eagre.commit.delivery_log import DeliveryLog
+    from eagre.jvm import gateway
+
+EPOCHS = {"rows": "1 hour", "pause": "1 hour", "state": "20 days"}
+"""How long Spark's own epochs are where there are mid-epoch commits. One with state may not end by
+itself: it has more versions of its state by then than Spark has counted."""
+
+STATE_SETTINGS = {
+    "spark.eagre.aggregateFlush": "true",
+    # AggregateFlush is not on Spark's list of operators; the check has compared the others with it.
+    "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
+}
+"""Settings of a query whose state is written by mid-epoch commits."""
+
+MAX_EPOCH_SECONDS = 10 * 86_400.0
+"""After so long the query is restarted, well before its epoch would end."""
+
+CLOSE_SECONDS = 5.0
+"""How long the rows in flight may take when the query is to end, and then their results."""
+
+
+@dataclass
+class CommitSchedule:
+    """Requests a commit per interval, and writes it; called every second by the run.
+
+    Attributes:
+        query: Commits the running query.
+        checkpoint: Where commits are written.
+        every: Seconds from one to the next.
+        position: The source offsets of the last one.
+        delivery_log: That of exactly once, if there is one.
+        output_ends: Asks where the output ends now, before each commit: what is delivered after it
+            lies behind. Empty where nobody needs it.
+        commits: How many there are.
+    """
+
+    query: gateway.MidEpochCommits
+    checkpoint: Checkpoint
+    every: float
+    position: Offsets
+    delivery_log: DeliveryLog | None
+    output_ends: Callable[[], Offsets]
+    commits: int = 0
+    _began: float = field(default_factory=time.time)
+    _due: float = field(init=False)
+    _restart_at: float = field(init=False)
+    _requested: float | None = None
+    _ends: Offsets = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._due = time.monotonic() + self.every
+        self._restart_at = time.monotonic() + MAX_EPOCH_SECONDS
+
+    @property
+    def epoch_too_long(self) -> bool:
+        """Whether the epoch has become so long that another should begin."""
+        return time.monotonic() > self._restart_at
+
+    def look(self) -> dict[str, Any] | None:
+        """Request a commit when it is due, and write one that is done; describe it.
+
+        Raises:
+            BrokerError: The output's cluster does not say where it ends.
+        """
+        if self._requested is not None and self.query.under_way:
+            return None
+        committed = self._write()
+        now = time.monotonic()
+        if self._requested is None and now >= self._due:
+            self._ends = self.output_ends()
+            self._requested = time.time()
+            self._due = max(self._due + self.every, now)
+            self.query.request()
+        return committed
+
+    def close(self) -> bool:
+        """Pause the sources and write a last commit; tell whether nothing will be repeated."""
+        try:
+            self._ends = self.output_ends()
+            self._requested = time.time()
+            idle = self.query.close(CLOSE_SECONDS)
+            wait_until(lambda: not self.query.under_way, CLOSE_SECONDS, "")
+        except (BrokerError, TimeoutError):
+            return False
+        return self._write() is not None and idle
+
+    def _write(self) -> dict[str, Any] | None:
+        """Write the commit that was requested, if any, once all is passed that it would hide."""
+        requested, self._requested = self._requested, None
+        if requested is None or (result := self.query.result()) is None:
+            return None
+        state, phases = result.pop("state"), result.pop("phases")
+        commit = MidEpochCommit.of({**result, "ends": self._ends})
+        if self.delivery_log and not self.delivery_log.passed(commit.position):
+            return None
+        commit.write(self.checkpoint.path)
+        began, self._began = self._began, requested
+        rows, self.position = commit.rows_since(self.position), commit.position
+        self.commits += 1
+        return _described(began, requested, rows, phases, state)
+
+
+def _described(
+    began: float, ended: float, rows: int, phases: dict[str, int], state: dict[str, int]
+) -> dict[str, Any]:
+    """Describe the time up to a commit as an epoch, with the state that was written."""
+    counts = ("operators", "keys", "memory_bytes", "disk_bytes", "commit_ms")
+    return {
+        "began": began,
+        "ended": ended,
+        "rows": rows,
+        "phases": {"addBatch": int((ended - began) * 1000), **phases},
+        "state": {**dict.fromkeys(counts, 0), **state},
+    }
