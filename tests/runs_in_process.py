@@ -12,7 +12,9 @@ from confluent_kafka.admin import NewPartitions
 
 from eagre.broker import Topics
 from eagre.commit import Checkpoint
+from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS
 from eagre.waiting import wait_until
+from test_private_members import MEMBERS
 from test_run import APP, COUNT, produce, written
 
 EVERY = "1 second"
@@ -55,6 +57,40 @@ def test_commits_within_an_epoch_survive_a_cut(cli, in_process, eagre_harness, s
     again.drain()
     assert again.has("ended", drained=True)
     assert results(eagre_harness, f"{name}-out") == expected(shape, 90)
+
+
+@pytest.fixture
+def disabled(eagre_spark):
+    """Lets the JVM take private members of Spark for missing."""
+    system = eagre_spark._jvm.java.lang.System  # noqa: SLF001
+    yield lambda names: system.setProperty("eagre.disable", names)
+    system.clearProperty("eagre.disable")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ",".join(MEMBERS),
+        *(pytest.param(name, marks=pytest.mark.e2e) for name in MEMBERS),
+    ],
+)
+def test_a_run_without_private_members(cli, in_process, eagre_harness, disabled, names):
+    """Plain Spark does the work: rows are right, and Spark's own epochs commit."""
+    disabled(names)
+    at = eagre_harness.brokers
+    name = f"without_{names.lower() if names in MEMBERS else 'all'}"
+    app = cli.app(APP.format(name=name, body=COUNT), f"{name}.py")
+    kept = Checkpoint(cli.folder / "checkpoint")
+    one = in_process(app, every=EVERY, start="earliest").wait_for("running")
+    produce(at, f"{name}-in", rows(range(60)))
+    wait_until(lambda: kept.reached() == {f"{name}-in": {0: 60}}, 60, "no commit covers the rows")
+    one.drain()
+    for member in names.split(","):
+        said = [heard.get("text", "") for heard in one.heard]
+        assert any(f"is off: {member} is missing" in text for text in said), said
+    assert results(eagre_harness, f"{name}-out") == expected("state", 60)
+    mid_epoch = not set(names.split(",")) & {"STATE_STORES", "AGGREGATE_ITERATOR", "PRODUCER_POOL"}
+    assert (kept.path / MID_EPOCH_COMMITS).exists() == mid_epoch
 
 
 def test_a_drained_run_goes_on_in_another_mode(cli, in_process, eagre_harness):

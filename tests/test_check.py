@@ -949,7 +949,7 @@ def test_run_checks_first_and_can_be_told_not_to(cli, eagre_broker):
     done = cli("run", path, "--brokers", eagre_broker.address)
     assert done.returncode == 1
     assert "OPERATOR: pipeline 'bad' would not run" in done.stderr
-    assert "--no-check insists" in done.stderr
+    assert "pass --no-check to start anyway" in done.stderr
     assert "bad" not in Topics(eagre_broker.address).names()
     insisted = cli("run", path, "--brokers", eagre_broker.address, "--no-check")
     assert "QUERY_REFUSED" in insisted.stderr

@@ -398,9 +398,11 @@ def test_a_row_that_kills_its_task_can_be_quarantined(
     name = f"deadly-{'python' if python else 'sql'}"
     pipeline = divided(name, python=python)
     spark = eagre_harness.spark
-    with suppress(BrokerError):
-        eagre_harness.topics.create(f"{name}-in", 1)
+    for topic in (f"{name}-in", f"{name}-out"):
+        with suppress(BrokerError):
+            eagre_harness.topics.create(topic, 1)
     begin = eagre_harness.topics.ends([f"{name}-in"])[f"{name}-in"][0]
+    output = eagre_harness.topics.ends([f"{name}-out"])[f"{name}-out"]
     killer = (f"{name}-in", 0, begin + 400)
     rows = [{"n": n} for n in [*range(1, 401), 0, *range(401, 800)]]
     before = set(gateway.suspects(spark, name))
@@ -409,8 +411,9 @@ def test_a_row_that_kills_its_task_can_be_quarantined(
             run_in_both_modes(pipeline, given, checkpoint=tmp_path)
         assert set(gateway.suspects(spark, name)) - before == {killer}
     box = Box(eagre_harness, f"{name}-in")
-    found = run_in_both_modes(quarantined(pipeline, {killer}), [{"n": 9}], checkpoint=tmp_path)
-    assert {row["n"] for row in found} == {*range(1, 800)}
+    run_in_both_modes(quarantined(pipeline, {killer}), [{"n": 9}], checkpoint=tmp_path)
+    results = eagre_harness.records(f"{name}-out", output)
+    assert {json.loads(result.value())["n"] for result in results} == {*range(1, 800)}
     [letter] = box.records()
     assert json.loads(letter.value()) == {"n": 0}
     assert offset_of(letter) == killer[2]

@@ -4,13 +4,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).with_name("runs_in_process.py")
 
 
-def test_runs_in_one_session():
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS)]
+@pytest.mark.parametrize(
+    ("marker", "number"), [("not e2e", 8), pytest.param("e2e", 6, marks=pytest.mark.e2e)]
+)
+def test_runs_in_one_session(marker, number):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marker]
+    command.append(str(TESTS))
     done = subprocess.run(
         command, cwd=TESTS.parent.parent, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-20_000:]
-    assert "7 passed" in done.stdout
+    assert f"{number} passed" in done.stdout

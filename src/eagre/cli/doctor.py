@@ -14,6 +14,7 @@ from eagre.config import cache_dir
 from eagre.errors import EagreError
 from eagre.jvm import companion_jar, find_java, jars
 from eagre.jvm.archive import archive
+from eagre.jvm.private_members import probe
 from eagre.jvm.spark_home import spark_jars
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def doctor() -> None:
         "companion": lambda: str(companion_jar()),
         "spark jars": lambda: _jars("spark"),
         "broker jars": lambda: _jars("broker"),
+        "internals": _internals,
         "archive": _archive,
         "disk": _disk,
         "kafka": _kafka,
@@ -68,6 +70,12 @@ def _kafka() -> str:
 
 def _jars(jar_set: jars.JarSet) -> str:
     return f"{len(jars.class_path(jar_set, say))} match the lock"
+
+
+def _internals() -> str:
+    members = probe()
+    missing = [str(member) for member in members if not member.available]
+    return "; ".join(missing) or f"all {len(members)} members of Spark that are not public found"
 
 
 def _archive() -> str:

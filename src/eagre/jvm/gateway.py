@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from eagre.errors import JvmError, SettingsError
 from eagre.jvm.companion import check_version
+from eagre.jvm.private_members import PrivateMember, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +66,12 @@ _classes: WeakKeyDictionary[SparkContext, dict[str, Any]] = WeakKeyDictionary()
 """The companion's classes, where it was found to be of this release. Each is found once: for every
 package on the way to a class py4j has the JVM look through all of its jars for a class of that
 name."""
+
+
+def missing_members(spark: SparkSession) -> tuple[PrivateMember, ...]:
+    """Name the private members of Spark that this session lacks; their features are off."""
+    members = parsed(companion(spark, "spark.PrivateMember").report())
+    return tuple(member for member in members if not member.available)
 
 
 def function_column(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from eagre.broker.client import Client, is_access
+from eagre.errors import JvmError
 from eagre.jvm import gateway
 
 if TYPE_CHECKING:
@@ -171,7 +172,17 @@ def plan(spark: SparkSession, writer: DataStreamWriter, epoch_ms: int, partition
         writer: The write, up to and without ``start``.
         epoch_ms: The epoch to plan with.
         partitions: The shuffle partitions that its checkpoint has fixed; 0 for none.
+
+    Raises:
+        JvmError: This Spark does not let a prepared write be read.
     """
+    for member in gateway.missing_members(spark):
+        if member.name == "STREAM_WRITER":
+            raise JvmError(
+                "CHECK_UNAVAILABLE",
+                f"{member}.",
+                hint="use PySpark 4.3, or pass --no-check to start anyway.",
+            )
     companion = gateway.companion(spark, "plan.Preflight")
     return Plan.from_json(companion.describe(writer._jwrite, epoch_ms, partitions))  # noqa: SLF001
 

@@ -23,7 +23,7 @@ Spark plans the query as it would in real time, without starting it, and the rul
 plan, at the session's settings, at the options of sources and sink, at the checkpoint, and, where a
 broker answers, at the topics. No record is read (unless `--sample` asks for a look at the keys of
 the newest ones) and nothing is written. What could not be seen is listed as such. `eagre run` does
-the same first and refuses on errors; `--no-check` insists.
+the same first and refuses on errors; `--no-check` starts it anyway.
 
 In Python, for a pipeline or for a plain PySpark write up to and without `start()`:
 

@@ -14,7 +14,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from eagre.commit import Checkpoint
-from eagre.errors import CheckpointError, EagreError, PipelineFailed, SettingsError
+from eagre.errors import CheckpointError, EagreError, JvmError, PipelineFailed, SettingsError
 from eagre.jvm import gateway
 from eagre.jvm.archive import archive
 from eagre.preflight import check
@@ -111,6 +111,8 @@ def _ran(
     Raises:
         EagreError: Topics or checkpoint are not as they must be, or the query failed.
     """
+    for member in gateway.missing_members(spark):
+        parent.say(str(member))
     parent.tell("phase", text="preparing topics and checkpoint")
     resolved = resolve(
         pipeline, brokers, checkpoint, mode=spec.mode, start=spec.start, say=parent.say
@@ -124,8 +126,8 @@ def _ran(
         if gateway.jvm_gone(error):
             raise PipelineFailed(
                 "SPARK_ENDED",
-                f"the JVM of pipeline {pipeline.name!r} ended without a word: it was killed, by "
-                "hand or for its memory, or it crashed.",
+                f"the JVM of pipeline {pipeline.name!r} exited unexpectedly: it was "
+                "killed, by hand or for its memory, or it crashed.",
             ) from error
         raise query.failed(error) from error
 
@@ -160,9 +162,19 @@ def _require_sound(
     Raises:
         SettingsError: One was.
     """
-    report = check(
-        pipeline, spark, brokers=brokers, mode=spec.mode, every=spec.every, checkpoint=checkpoint
-    )
+    try:
+        report = check(
+            pipeline,
+            spark,
+            brokers=brokers,
+            mode=spec.mode,
+            every=spec.every,
+            checkpoint=checkpoint,
+        )
+    except JvmError as error:
+        if error.code != "CHECK_UNAVAILABLE":
+            raise
+        return
     if report.ok:
         parent.tell("checked", findings=[finding.as_dict() for finding in report.findings])
         return
@@ -171,7 +183,8 @@ def _require_sound(
     raise SettingsError(
         first.id,
         f"pipeline {pipeline.name!r} would not run{also}: {first.problem}",
-        hint=f"{first.remedy} `eagre explain {first.id}` tells more; --no-check insists.",
+        hint=f"{first.remedy} `eagre explain {first.id}` says more; "
+        "pass --no-check to start anyway.",
     )
 
 

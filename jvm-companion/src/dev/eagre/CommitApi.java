@@ -7,6 +7,7 @@ import dev.eagre.python.PythonFunction;
 import dev.eagre.shuffle.InProcessShuffle;
 import dev.eagre.spark.PlanShape;
 import dev.eagre.spark.PlanTree;
+import dev.eagre.spark.PrivateMember;
 import dev.eagre.spark.SinkProducers;
 import dev.eagre.state.StateStores;
 import dev.eagre.state.TimerDriven;
@@ -47,16 +48,16 @@ public final class CommitApi {
                 && inOneJvm(spark)
                 && !plan.containsPattern(TreePattern.CURRENT_LIKE())
                 && !plan.containsPattern(TreePattern.PLAN_EXPRESSION())
-                && SinkProducers.known();
+                && PrivateMember.PRODUCER_POOL.available();
         if (!possible) return "";
         if (PlanShape.rowByRow(rows) && !PythonFunction.calledIn(plan)) return "rows";
         boolean withState = WITH_STATE.stream().allMatch(key -> spark.getConf().getBoolean(key, true));
-        if (!InProcessShuffle.inUse() || !StateStores.known() || !withState) return "";
+        if (!InProcessShuffle.inUse() || !PrivateMember.STATE_STORES.available() || !withState) return "";
         List<LogicalPlan> nodes = PlanTree.nodes(plan);
         boolean aggregates = nodes.stream().anyMatch(node -> node instanceof Aggregate);
         boolean writable = nodes.stream()
                 .allMatch(node -> writable(node) || node instanceof EventTimeWatermark && !aggregates);
-        if (!writable) return "";
+        if (!writable || aggregates && !PrivateMember.AGGREGATE_ITERATOR.available()) return "";
         return aggregates || nodes.stream().anyMatch(node -> node instanceof TransformWithState) ? "state" : "pause";
     }
 

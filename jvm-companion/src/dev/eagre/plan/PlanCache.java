@@ -1,8 +1,8 @@
 package dev.eagre.plan;
 
 import dev.eagre.spark.PlanTree;
+import dev.eagre.spark.PrivateMember;
 import dev.eagre.spark.SparkInternals;
-import java.lang.reflect.Field;
 import java.util.IdentityHashMap;
 import java.util.Map;
 import java.util.function.Function;
@@ -45,23 +45,9 @@ public final class PlanCache {
     /** Lets a query plan its epochs from the one before. */
     public static void install(StreamingQuery query) {
         SessionState state = SparkInternals.execution(query).sparkSessionForStream().sessionState();
-        try {
-            if (state.analyzer() instanceof CachingAnalyzer) return;
-            Field analyzer = field("analyzer");
-            Field optimizer = field("optimizer");
-            Analyzer analysing = new CachingAnalyzer(state.analyzer());
-            Optimizer optimising = new CachingOptimizer(state);
-            analyzer.set(state, analysing);
-            optimizer.set(state, optimising);
-        } catch (ReflectiveOperationException | RuntimeException | LinkageError error) {
-            // Another Spark: each epoch is planned from the beginning, as before.
-        }
-    }
-
-    private static Field field(String name) throws ReflectiveOperationException {
-        Field field = SessionState.class.getDeclaredField(name);
-        field.setAccessible(true);
-        return field;
+        if (state.analyzer() instanceof CachingAnalyzer || !PrivateMember.SESSION_PLANNER.available()) return;
+        PrivateMember.SESSION_PLANNER.write("analyzer", state, new CachingAnalyzer(state.analyzer()));
+        PrivateMember.SESSION_PLANNER.write("optimizer", state, new CachingOptimizer(state));
     }
 
     /** A plan without what changes from epoch to epoch; null for one that must be planned again each time. */

@@ -1,7 +1,6 @@
 package dev.eagre.spark;
 
 import dev.eagre.kafka.KafkaClients;
-import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -12,26 +11,14 @@ import scala.jdk.javaapi.CollectionConverters;
  * own.
  */
 public final class SinkProducers {
-    private static final String POOL = "org.apache.spark.sql.kafka010.producer.InternalKafkaProducerPool";
-
     private SinkProducers() {}
-
-    /** Whether the connector keeps its producers where they are looked for. */
-    public static boolean known() {
-        try {
-            all();
-            return true;
-        } catch (ReflectiveOperationException | RuntimeException | LinkageError error) {
-            return false;
-        }
-    }
 
     /**
      * Waits until every record that was sent so far is delivered, or given up.
      *
      * @return whether no record was ever given up; Spark's sink fails over one with the next row
      */
-    public static boolean flush() throws ReflectiveOperationException {
+    public static boolean flush() {
         boolean kept = true;
         for (Object producer : all()) {
             KafkaClients.call(producer, "flush");
@@ -50,11 +37,9 @@ public final class SinkProducers {
         return errors;
     }
 
-    private static List<Object> all() throws ReflectiveOperationException {
-        Class<?> type = Class.forName(POOL + "$", true, Thread.currentThread().getContextClassLoader());
-        Field field = type.getDeclaredField("pool");
-        field.setAccessible(true);
-        Object pool = field.get(type.getField("MODULE$").get(null));
+    private static List<Object> all() {
+        PrivateMember member = PrivateMember.PRODUCER_POOL;
+        Object pool = member.read("pool", member.module());
         List<Object> found = new ArrayList<>();
         synchronized (pool) {
             var entries = (scala.collection.Map<?, ?>) KafkaClients.call(pool, "getAsMap");

@@ -67,16 +67,11 @@ public final class SparkInternals {
      * over a thousand small archives. Nothing but its own page of settings shows the origins.
      */
     public static void dropSettingSources(SparkContext context) {
-        try {
-            Configuration settings = context.hadoopConfiguration();
-            settings.size();
-            Field origins = Configuration.class.getDeclaredField("updatingResource");
-            origins.setAccessible(true);
-            Object known = origins.get(settings);
-            if (known instanceof Map<?, ?> map) map.clear();
-        } catch (ReflectiveOperationException | RuntimeException e) {
-            // Another Hadoop: it packs them, as before.
-        }
+        if (!PrivateMember.SETTING_SOURCES.available()) return;
+        Configuration settings = context.hadoopConfiguration();
+        settings.size();
+        Object sources = PrivateMember.SETTING_SOURCES.read("updatingResource", settings);
+        if (sources instanceof Map<?, ?> map) map.clear();
     }
 
     /**
@@ -96,6 +91,13 @@ public final class SparkInternals {
      */
     public static boolean ended(StreamingQuery query) {
         return !execution(query).queryExecutionThread().isAlive();
+    }
+
+    /** The object that encloses one of an anonymous class. */
+    public static Object outer(Object inner) throws ReflectiveOperationException {
+        Field outer = inner.getClass().getDeclaredField("$outer");
+        outer.setAccessible(true);
+        return outer.get(inner);
     }
 
     /** Whether a query runs in real time; the public API does not tell its trigger. */

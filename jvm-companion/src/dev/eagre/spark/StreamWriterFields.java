@@ -1,6 +1,5 @@
 package dev.eagre.spark;
 
-import java.lang.reflect.Field;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.TreeMap;
@@ -14,7 +13,7 @@ import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.Trigger;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What was told to the writer: its private fields have no getters. */
+/** What was set on a {@code DataStreamWriter}, which has no getters. */
 public final class StreamWriterFields {
     public final Dataset<?> rows;
     public final OutputMode mode;
@@ -66,12 +65,6 @@ public final class StreamWriterFields {
     }
 
     private Object field(String name) {
-        try {
-            Field field = writer.getClass().getDeclaredField(name);
-            field.setAccessible(true);
-            return field.get(writer);
-        } catch (ReflectiveOperationException e) {
-            throw new IllegalStateException("Spark's DataStreamWriter has no field " + name, e);
-        }
+        return PrivateMember.STREAM_WRITER.read(name, writer);
     }
 }

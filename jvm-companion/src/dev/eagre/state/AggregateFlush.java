@@ -1,8 +1,9 @@
 package dev.eagre.state;
 
 import dev.eagre.commit.Barrier;
+import dev.eagre.spark.PrivateMember;
+import dev.eagre.spark.SparkInternals;
 import java.io.Serializable;
-import java.lang.reflect.Field;
 import java.util.List;
 import org.apache.spark.TaskContext;
 import org.apache.spark.rdd.RDD;
@@ -83,12 +84,8 @@ public final class AggregateFlush extends SparkPlan {
     /** The iterator that aggregates, within the one that commits at the end. */
     private static CompletionIterator<?, ?> aggregating(Iterator<InternalRow> rows) {
         try {
-            Field inner = CompletionIterator.class.getDeclaredField("iter");
-            inner.setAccessible(true);
-            Object updating = inner.get(rows);
-            Field outer = updating.getClass().getDeclaredField("$outer");
-            outer.setAccessible(true);
-            return (CompletionIterator<?, ?>) outer.get(updating);
+            Object updating = PrivateMember.AGGREGATE_ITERATOR.read("iter", rows);
+            return (CompletionIterator<?, ?>) SparkInternals.outer(updating);
         } catch (ReflectiveOperationException | ClassCastException error) {
             throw new IllegalStateException("STATE_HIDDEN: an aggregate of another Spark than 4.3", error);
         }

@@ -1,9 +1,8 @@
 package dev.eagre.state;
 
 import dev.eagre.commit.MidEpochCommits.StateVersion;
-import java.lang.reflect.Field;
+import dev.eagre.spark.PrivateMember;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -27,23 +26,12 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class StateStores {
     private StateStores() {}
 
-    /** Whether Spark keeps its stores where they are looked for. */
-    public static boolean known() {
-        try {
-            loaded();
-            return true;
-        } catch (ReflectiveOperationException | RuntimeException | LinkageError error) {
-            return false;
-        }
-    }
-
     /**
      * Writes the state of a query; none of its tasks may work meanwhile.
      *
      * @return null if not all of its stores are there yet
      */
-    public static StateVersion write(UUID run, List<StatefulOperatorStateInfo> operators)
-            throws ReflectiveOperationException {
+    public static StateVersion write(UUID run, List<StatefulOperatorStateInfo> operators) {
         long began = System.nanoTime();
         Map<Object, String[][]> ids = new HashMap<>();
         int awaited = 0;
@@ -79,7 +67,7 @@ public final class StateStores {
         return new StateVersion(version, ids, keys, memory, disk, (System.nanoTime() - began) / 1_000_000);
     }
 
-    private static Map<StateStoreId, RocksDB> stores(UUID run) throws ReflectiveOperationException {
+    private static Map<StateStoreId, RocksDB> stores(UUID run) {
         Map<StateStoreId, RocksDB> found = new HashMap<>();
         var loaded = loaded();
         List<Tuple2<StateStoreProviderId, StateStoreProvider>> all = new ArrayList<>();
@@ -95,13 +83,8 @@ public final class StateStores {
     }
 
     @SuppressWarnings("unchecked")
-    private static scala.collection.mutable.Map<StateStoreProviderId, StateStoreProvider> loaded()
-            throws ReflectiveOperationException {
-        Field field = Arrays.stream(StateStore$.class.getDeclaredFields())
-                .filter(one -> one.getName().endsWith("loadedProviders"))
-                .findFirst()
-                .orElseThrow(NoSuchFieldException::new);
-        field.setAccessible(true);
-        return (scala.collection.mutable.Map<StateStoreProviderId, StateStoreProvider>) field.get(StateStore$.MODULE$);
+    private static scala.collection.mutable.Map<StateStoreProviderId, StateStoreProvider> loaded() {
+        return (scala.collection.mutable.Map<StateStoreProviderId, StateStoreProvider>)
+                PrivateMember.STATE_STORES.read("loadedProviders", StateStore$.MODULE$);
     }
 }

@@ -1,0 +1,128 @@
+package dev.eagre.spark;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.lang.reflect.Field;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The members of Spark 4.3, its Kafka connector and Hadoop that are not public and that Eagre reads all the same. Each
+ * is probed before it is used; where one is missing, its feature is off and plain Spark does the work.
+ *
+ * <p>The system property {@code eagre.disable} names members, with commas, that count as missing.
+ */
+public enum PrivateMember {
+    /** The public API has setters only; the check reads what was set. */
+    STREAM_WRITER(
+            "org.apache.spark.sql.classic.DataStreamWriter",
+            "the check before a start",
+            "ds", "source", "outputMode", "trigger", "foreachWriter", "extraOptions"),
+    /** A session's analyser and optimiser, which a plan cache takes the place of. */
+    SESSION_PLANNER("org.apache.spark.sql.internal.SessionState", "the plan cache", "analyzer", "optimizer"),
+    /** The state stores that are loaded in this JVM. */
+    STATE_STORES(
+            "org.apache.spark.sql.execution.streaming.state.StateStore$", "mid-epoch commits with state", "loadedProviders"),
+    /** The iterator of an aggregate, which holds keys back until the epoch ends. */
+    AGGREGATE_ITERATOR("org.apache.spark.util.CompletionIterator", "mid-epoch commits of aggregates", "iter"),
+    /** The producers of Spark's Kafka sink, which a commit flushes. */
+    PRODUCER_POOL(
+            "org.apache.spark.sql.kafka010.producer.InternalKafkaProducerPool$", "mid-epoch commits", "pool"),
+    /** Where each of Hadoop's settings came from: they go to the tasks of every epoch with state. */
+    SETTING_SOURCES("org.apache.hadoop.conf.Configuration", "smaller tasks", "updatingResource");
+
+    private static final String DISABLED = "eagre.disable";
+
+    private final String owner;
+    private final String feature;
+    private final List<String> fields;
+
+    PrivateMember(String owner, String feature, String... fields) {
+        this.owner = owner;
+        this.feature = feature;
+        this.fields = List.of(fields);
+    }
+
+    /** Whether all of it is there. */
+    public boolean available() {
+        return problem().isEmpty();
+    }
+
+    /**
+     * The value of a field.
+     *
+     * @param target the object; ignored for a static field
+     * @throws IllegalStateException if it is missing: {@link #available} was not asked
+     */
+    public Object read(String field, Object target) {
+        try {
+            return field(field).get(target);
+        } catch (ReflectiveOperationException | RuntimeException error) {
+            throw new IllegalStateException("SPARK_MEMBER_MISSING: " + owner + "." + field + ": " + error, error);
+        }
+    }
+
+    /** The single instance of a Scala object. */
+    public Object module() {
+        try {
+            return type().getField("MODULE$").get(null);
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalStateException("SPARK_MEMBER_MISSING: " + owner, error);
+        }
+    }
+
+    /** Gives a field another value. */
+    public void write(String field, Object target, Object value) {
+        try {
+            field(field).set(target, value);
+        } catch (ReflectiveOperationException | RuntimeException error) {
+            throw new IllegalStateException("SPARK_MEMBER_MISSING: " + owner + "." + field + ": " + error, error);
+        }
+    }
+
+    private Field field(String name) throws ReflectiveOperationException {
+        Field field = Arrays.stream(type().getDeclaredFields())
+                .filter(one -> one.getName().equals(name) || one.getName().endsWith("$$" + name))
+                .findFirst()
+                .orElseThrow(() -> new NoSuchFieldException(name));
+        field.setAccessible(true);
+        return field;
+    }
+
+    private Class<?> type() throws ClassNotFoundException {
+        ClassLoader loader = Thread.currentThread().getContextClassLoader();
+        return Class.forName(owner, true, loader == null ? PrivateMember.class.getClassLoader() : loader);
+    }
+
+    /** What is missing, in words; empty where nothing is. */
+    private String problem() {
+        if (List.of(System.getProperty(DISABLED, "").split(",")).contains(name())) return "disabled by " + DISABLED;
+        try {
+            for (String name : fields) field(name);
+            return "";
+        } catch (ReflectiveOperationException | RuntimeException | LinkageError error) {
+            return owner + ": " + error;
+        }
+    }
+
+    /** Every member with its feature, and what is missing, as JSON. */
+    public static String report() throws JsonProcessingException {
+        List<Map<String, String>> members = new ArrayList<>();
+        for (PrivateMember member : values()) {
+            Map<String, String> entry = new LinkedHashMap<>();
+            entry.put("name", member.name());
+            entry.put("feature", member.feature);
+            entry.put("problem", member.problem());
+            members.add(entry);
+        }
+        return new ObjectMapper().writeValueAsString(members);
+    }
+
+    /** Prints the report, for {@code eagre doctor}. */
+    public static void main(String[] arguments) throws JsonProcessingException {
+        System.out.println(report());
+    }
+}

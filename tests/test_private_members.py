@@ -1,0 +1,82 @@
+"""Without a private member of Spark its feature is off, and plain Spark does the work.
+
+``runs_in_process.py`` runs pipelines without them.
+"""
+
+import pytest
+
+import eagre as eg
+from eagre.errors import JvmError
+from eagre.jvm import gateway
+
+MEMBERS = {
+    "STREAM_WRITER": "the check before a start",
+    "SESSION_PLANNER": "the plan cache",
+    "STATE_STORES": "mid-epoch commits with state",
+    "AGGREGATE_ITERATOR": "mid-epoch commits of aggregates",
+    "PRODUCER_POOL": "mid-epoch commits",
+    "SETTING_SOURCES": "smaller tasks",
+}
+PROPERTY = "eagre.disable"
+
+
+@pytest.fixture(params=MEMBERS)
+def missing(request, eagre_spark):
+    """A member that this JVM takes for missing."""
+    system = eagre_spark._jvm.java.lang.System  # noqa: SLF001
+    system.setProperty(PROPERTY, request.param)
+    yield request.param
+    system.clearProperty(PROPERTY)
+
+
+@eg.pipeline(
+    source=eg.Kafka("without-in", schema="card STRING, n INT"), sink=eg.Kafka("without-out")
+)
+def without(df):
+    return df.groupBy("card").count()
+
+
+def test_every_member_is_there(eagre_spark):
+    assert gateway.missing_members(eagre_spark) == ()
+
+
+def test_its_absence_is_named(eagre_spark, missing):
+    [member] = gateway.missing_members(eagre_spark)
+    assert (member.name, member.feature) == (missing, MEMBERS[missing])
+    assert str(member).startswith(f"{MEMBERS[missing]} is off: {missing} is missing")
+
+
+def test_commits_need_only_their_own_members(eagre_spark, eagre_broker, missing):
+    source = eg.Kafka("without-shapes", schema="card STRING", brokers=eagre_broker.address)
+    stream = source.read(eagre_spark)
+    shapes = {
+        "rows": stream.where("card > ''"),
+        "deduplicated": eg.deduplicate(stream, "card", "1 s"),
+        "counted": stream.groupBy("card").count(),
+    }
+    off = {
+        "STATE_STORES": {"deduplicated", "counted"},
+        "AGGREGATE_ITERATOR": {"counted"},
+        "PRODUCER_POOL": set(shapes),
+    }
+    without = {name for name, rows in shapes.items() if not gateway.supported_commits(rows)}
+    assert without == off.get(missing, set())
+
+
+def test_only_the_check_needs_what_was_set_on_a_writer(eagre_spark, eagre_broker, missing):
+    def checked():
+        return eg.check(without, eagre_spark, brokers=eagre_broker.address)
+
+    if missing != "STREAM_WRITER":
+        assert "STATE_UNBOUNDED" in checked().ids()
+        return
+    with pytest.raises(JvmError, match="the check before a start is off") as refused:
+        checked()
+    assert refused.value.code == "CHECK_UNAVAILABLE"
+
+
+def test_doctor_says_what_is_off_and_why(cli):
+    done = cli.ok("doctor", JAVA_TOOL_OPTIONS=f"-D{PROPERTY}=SESSION_PLANNER")
+    [line] = [line for line in done.stdout.splitlines() if " internals " in line]
+    assert "the plan cache is off: SESSION_PLANNER is missing (disabled by eagre.disable)" in line
+    assert "plain Spark does the work" in line
