@@ -64,6 +64,7 @@ class TemporaryFolder:
         kind: How the names of all folders of this kind begin.
         mark: How its own name goes on.
         spare: Tells of a folder that nobody holds whether it is in use nevertheless.
+        before_removal: Called with each folder that is about to be removed.
     """
 
     def __init__(
@@ -73,12 +74,14 @@ class TemporaryFolder:
         mark: str = "",
         *,
         spare: Callable[[Path], bool] = lambda _: False,
+        before_removal: Callable[[Path], None] = lambda _: None,
     ) -> None:
+        self._before_removal = before_removal
         base.mkdir(parents=True, exist_ok=True)
-        with _alone(base):
+        with alone(base):
             for left in base.glob(f"{kind}*"):
                 if not _held(left) and not spare(left):
-                    shutil.rmtree(left, ignore_errors=True)
+                    self._remove(left)
             self.path = Path(tempfile.mkdtemp(prefix=f"{kind}{mark}", dir=base))
             self.lock = _open(self.path / LOCK)
             fcntl.flock(self.lock, fcntl.LOCK_EX)
@@ -87,9 +90,13 @@ class TemporaryFolder:
         """Remove it with everything in it, and give up the lock; a second time does nothing."""
         if self.lock < 0:
             return
-        shutil.rmtree(self.path, ignore_errors=True)
+        self._remove(self.path)
         os.close(self.lock)
         self.lock = -1
+
+    def _remove(self, folder: Path) -> None:
+        self._before_removal(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
     def __enter__(self) -> Path:
         return self.path
@@ -99,9 +106,9 @@ class TemporaryFolder:
 
 
 @contextlib.contextmanager
-def _alone(base: Path) -> Iterator[None]:
-    """Keep others from sweeping a folder that is made, but not locked yet."""
-    lock = _open(base.with_name(f".{base.name}.lock"))
+def alone(path: Path) -> Iterator[None]:
+    """Let one process at a time change a file or what is in a folder; the lock lies beside it."""
+    lock = _open(path.with_name(f".{path.name}.lock"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
