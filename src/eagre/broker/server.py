@@ -162,7 +162,7 @@ class EmbeddedBroker:
         command = [
             str(find_java().java),
             *("-Xms512m", "-Xmx512m", "-Xmn200m", "-XX:MetaspaceSize=128m", "-XX:+UseParallelGC"),
-            "-Djava.awt.headless=true",
+            *("-XX:-UsePerfData", "-Djava.awt.headless=true"),  # a killed JVM leaves its counters
             *("-cp", ":".join(map(str, jars))),
             "dev.eagre.broker.EmbeddedBroker",
             str(properties),
