@@ -181,7 +181,7 @@ class EmbeddedBroker:
         )
 
     def _await_ready(self) -> None:
-        topics = Topics(self.address, timeout=1)
+        topics = Topics(self.address)
         began = time.monotonic()
         reminders = itertools.count(REMIND_SECONDS, REMIND_SECONDS)
         reminder = next(reminders)
