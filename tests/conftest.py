@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,14 +43,19 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Keep all temporary files in one folder, which goes when the tests have passed.
 
+    Runs, brokers and checkpoints of the tests are registered there too, not with the user's own.
     Every JVM of a test compiles with its first compiler only: none lives long enough for more.
+    SIGTERM ends the tests as Ctrl-C does.
     """
     if hasattr(config, "workerinput"):
         return
     config.scratch = Path(tempfile.mkdtemp(prefix="eagre-tests-"))
     config.scratch.chmod(0o711)  # PostgreSQL runs under another account
     os.environ["TMPDIR"] = tempfile.tempdir = str(config.scratch)
-    os.environ[JVM_OPTIONS] = f"-XX:TieredStopAtLevel=1 -Djava.io.tmpdir={config.scratch}"
+    os.environ["EAGRE_STATE"] = str(config.scratch / "state")
+    options = f"-XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={config.scratch}"
+    os.environ[JVM_OPTIONS] = options
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_unconfigure(config):
@@ -62,6 +68,7 @@ def pytest_sessionfinish(session, exitstatus):
     session.config.keeps_scratch = exitstatus == pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
     """One test process for each core, as far as the memory goes."""
     return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().available // WORKER_MEMORY))
@@ -96,6 +103,22 @@ def pytest_terminal_summary(terminalreporter, config):
     terminalreporter.line(f"machine: {calibration()}")
 
 
+def communicate(process, given, timeout):
+    """Give what a process says until it ends; one that outlasts its limit is killed with its own.
+
+    The limit grows with the slowness of the machine, as that of ``wait_until`` does.
+    """
+    with suppress(subprocess.TimeoutExpired):
+        return process.communicate(given, timeout)
+    try:
+        return process.communicate(timeout=timeout * (machine_slowness() - 1))
+    except subprocess.TimeoutExpired:
+        kill_children(process)
+        process.kill()
+        process.communicate()
+        raise
+
+
 @dataclass
 class Cli:
     """Calls ``eagre`` in a folder of its own, with a register of brokers of its own."""
@@ -116,7 +139,7 @@ class Cli:
 
     def __call__(self, *args, given="", timeout=120, **env):
         process = self.start(*args, **env)
-        out, err = process.communicate(given, timeout)
+        out, err = communicate(process, given, timeout)
         return subprocess.CompletedProcess(args, process.returncode, out, err)
 
     def ok(self, *args, **options):

@@ -10,6 +10,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from eagre.waiting import wait_until
+
 SCHEMA = "id STRING, card STRING, amount DOUBLE, n INT, tags ARRAY<STRING>, at TIMESTAMP"
 REAL_TIME = {"realTime": "5 seconds"}
 
@@ -77,17 +79,16 @@ def outcome(spark, writer):
     except (PySparkException, Py4JJavaError) as error:
         return str(error)
     tracker = spark.sparkContext.statusTracker()
-    deadline = time.monotonic() + 30
     running = 0
+
+    def decided():
+        nonlocal running
+        running = running + 1 if tracker.getActiveStageIds() else 0
+        return running >= 4 or not query.isActive
+
     try:
-        while time.monotonic() < deadline:
-            if not query.isActive:
-                return str(query.exception())
-            running = running + 1 if tracker.getActiveStageIds() else 0
-            if running >= 4:
-                return ""
-            time.sleep(0.1)
-        raise AssertionError("the query neither ran nor failed")
+        wait_until(decided, 30, "the query neither ran nor failed", interval=0.1)
+        return "" if running >= 4 else str(query.exception())
     finally:
         query.stop()
 
@@ -99,7 +100,7 @@ def send(brokers, topic, *events, partition=None):
     for event in events:
         value = event if isinstance(event, bytes) else json.dumps(event)
         producer.produce(topic, value, **where)
-    assert producer.flush(10) == 0
+    wait_until(lambda: producer.flush(1) == 0, 10, "the events were not sent")
 
 
 def received(brokers, topic, seconds, until=None):

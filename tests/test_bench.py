@@ -15,7 +15,7 @@ from eagre.errors import TrialError
 from eagre.trial.load import Load
 from eagre.trial.meter import Measurement, Meter
 from eagre.trial.process import Command, ProcessUnderTest
-from eagre.waiting import wait_until
+from eagre.waiting import machine_slowness, wait_until
 from eagre_bench import sweep
 from eagre_bench.campaign import Campaign, Options, control_of, gaps_ms, problems
 from eagre_bench.compare import compare
@@ -461,7 +461,7 @@ def test_a_subject_ends_when_we_are_gone(tmp_path):
         "while not log.read_text().strip(): time.sleep(0.05)\n"
         "os._exit(9)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=False, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=False, timeout=30 * machine_slowness())
     pid = int(log.read_text())
     wait_until(lambda: not psutil.pid_exists(pid) or _zombie(pid), 10, "the subject's end")
 

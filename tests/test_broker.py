@@ -8,9 +8,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from eagre.broker import EmbeddedBroker, Topics
+from eagre import waiting
+from eagre.broker import EmbeddedBroker, Topics, server
 from eagre.errors import BrokerError
+from eagre.files import TemporaryFolder
+from eagre.jvm import jars
 from eagre.waiting import wait_until
+
+PROGRAM = (
+    "import eagre, time; broker = eagre.EmbeddedBroker().start(); "
+    "print(broker.pid, broker.data, flush=True); time.sleep(60)"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -84,33 +92,81 @@ def test_a_broker_that_cannot_start_gives_kafkas_reason():
 @pytest.mark.e2e
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_ends_with_the_program_that_started_it(how):
-    program = (
-        "import eagre, time; broker = eagre.EmbeddedBroker().start(); "
-        "print(broker.pid, flush=True); time.sleep(60)"
-    )
     with subprocess.Popen(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", PROGRAM],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     ) as process:
-        pid = int(process.stdout.readline())
+        pid = int(process.stdout.readline().split()[0])
         os.killpg(process.pid, how)
     wait_until(lambda: gone(pid), 20, f"broker {pid} outlived its program")
 
 
-@pytest.mark.e2e
-def test_abandoned_temporary_folders_are_swept(tmp_path, monkeypatch):
-    from eagre.jvm import jars
-
+@pytest.fixture
+def brokers(tmp_path, monkeypatch):
+    """Where temporary brokers are, in a cache of the test's own; the jars are the usual ones."""
     real = jars.folder("broker").parent
     monkeypatch.setenv("EAGRE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("EAGRE_JARS", str(real))
-    left = tmp_path / "cache" / "brokers" / "temporary-left"
+    return tmp_path / "cache" / "brokers"
+
+
+@pytest.mark.e2e
+def test_abandoned_temporary_folders_are_swept(brokers):
+    left = brokers / "temporary-left"
     left.mkdir(parents=True)
     os.utime(left, (0, 0))
     with EmbeddedBroker():
         assert not left.exists()
+
+
+def sweep(base):
+    TemporaryFolder(base, "temporary-", spare=server.in_use).remove()
+
+
+def test_a_slow_broker_keeps_its_folder_while_others_start(brokers, monkeypatch):
+    """Hold up the JVM before it locks its data: the next start must not sweep the folder."""
+    register = server.registry.register
+
+    def register_a_slow_one(broker):
+        os.kill(broker.pid, signal.SIGSTOP)
+        os.utime(broker.data, (0, 0))
+        sweep(brokers)
+        assert Path(broker.data, "kafka.log").exists(), "it was swept"
+        os.kill(broker.pid, signal.SIGCONT)
+        register(broker)
+
+    monkeypatch.setattr(server.registry, "register", register_a_slow_one)
+    with EmbeddedBroker() as slow:
+        assert Topics(slow.address).names() == []
+    assert not list(brokers.iterdir())
+
+
+@pytest.mark.e2e
+def test_kafka_holds_its_folder_after_its_program_was_killed(brokers):
+    command = [sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        pid, data = process.stdout.readline().split()
+        os.kill(int(pid), signal.SIGSTOP)
+        process.kill()
+    Path(data, "log", ".lock").unlink()
+    sweep(brokers)
+    assert Path(data).exists()
+    os.kill(int(pid), signal.SIGKILL)
+    wait_until(lambda: sweep(brokers) or not Path(data).exists(), 20, "nobody sweeps it")
+
+
+def test_a_broker_whose_log_is_gone_still_tells_that_it_failed(monkeypatch):
+    def lose_the_log(topics):
+        [broker] = server.registry.running()
+        Path(broker.data, "kafka.log").unlink(missing_ok=True)
+
+    monkeypatch.setattr(server, "START_SECONDS", 0.1)
+    monkeypatch.setattr(waiting, "machine_slowness", lambda: 1.0)
+    monkeypatch.setattr(server.Topics, "answers", lose_the_log)
+    with pytest.raises(BrokerError, match=r"BROKER_FAILED: .* its log cannot be read"):
+        EmbeddedBroker().start()
 
 
 def test_the_broker_command(cli):

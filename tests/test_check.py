@@ -407,13 +407,11 @@ def test_a_checkpoint_keeps_its_shuffle_partitions(ground, topic):
 
 def _until_committed(writer, batches):
     with running(writer) as started:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            progress = started.recentProgress
-            if len([p for p in progress if p.batchId >= 0]) >= batches:
-                return
-            time.sleep(0.1)
-    raise AssertionError("nothing was committed")
+        wait_until(
+            lambda: len([p for p in started.recentProgress if p.batchId >= 0]) >= batches,
+            30,
+            "nothing was committed",
+        )
 
 
 def test_a_checkpoint_of_format_1_is_refused(ground, topic):

@@ -19,6 +19,7 @@ from eagre.jvm import jars
 from eagre.jvm.companion import companion_jar
 from eagre.jvm.java import find_java
 from eagre.jvm.spark_home import spark_jars
+from eagre.waiting import machine_slowness
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "jvm-companion" / "test"
@@ -82,7 +83,7 @@ def _launch(class_path, folder):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=300 * machine_slowness(),
         check=False,
     )
 

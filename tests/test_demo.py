@@ -1,14 +1,34 @@
 """The demo's machinery, in seconds; its speed is shown by the demo itself, not judged here."""
 
 import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
 
+from conftest import processes_of
+from eagre.config import cache_dir, state_dir
 from eagre.trial.judge import sent_us
 from eagre.trial.load import Load
+from eagre.trial.trial import scratch_folder
+from eagre.waiting import wait_until
+
+
+@pytest.fixture
+def own_cache(monkeypatch):
+    """A cache of the test's own; its path is short, as that of a user is."""
+    monkeypatch.setenv("EAGRE_JARS", str(cache_dir() / "jars"))
+    folder = Path(tempfile.mkdtemp())
+    monkeypatch.setenv("EAGRE_CACHE", str(folder))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_the_demo_measures_both_modes_and_its_page_shows_them(cli):
@@ -20,7 +40,8 @@ def test_the_demo_measures_both_modes_and_its_page_shows_them(cli):
     listening = threading.Thread(target=lambda: said.extend(process.stderr))
     listening.start()
     while process.poll() is None:
-        shown |= _measured(said)
+        for mode, records in _measured(said).items():
+            shown[mode] = max(records, shown.get(mode, 0))
         time.sleep(0.5)
     listening.join()
     assert process.returncode == 0, said
@@ -35,12 +56,63 @@ def test_the_demo_measures_both_modes_and_its_page_shows_them(cli):
         percentiles = [figures[f"{p}_ms"] for p in ("p50", "p95", "p99", "p999", "max")]
         assert percentiles == sorted(percentiles)
         assert percentiles[0] > 0
-        assert shown[mode] > 1000, shown
+        assert shown[mode] > 0, shown
     assert set(result["ratio"]) == {"p50", "p95", "p99"}
     assert result["epochs"] == result["modes"]["real-time"]["epochs"] <= 1
     told = "".join(said)
     assert "micro-batch ÷ real-time" in told
     assert "real-time: starting Spark" in told
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_demo_that_is_ended_leaves_nothing(own_cache, cli, sign, code):
+    process = cli.start("demo", "--no-archive")
+    with process:
+        listening = iter(process.stderr)
+        assert any("starting Spark" in line for line in listening)
+        state = cli.folder.parent / "state"
+        wait_until(lambda: list(state.glob("checkpoints/*")), 120, "it has no checkpoint")
+        process.send_signal(sign)
+        process.communicate()
+    assert process.returncode == code
+    assert left(own_cache / "demo", own_cache / "brokers") == []
+    assert left(*(state / name for name in ("brokers", "runs", "checkpoints"))) == []
+    wait_until(lambda: not processes_of(own_cache), 30, "something that it started goes on")
+
+
+def left(*folders):
+    return [path for folder in folders for path in folder.iterdir()]
+
+
+def test_what_a_killed_demo_left_is_swept(own_cache, monkeypatch):
+    """Its folder, its run, and that there was a checkpoint."""
+    monkeypatch.setenv("EAGRE_STATE", str(own_cache / "state"))
+    killed = subprocess.run([sys.executable, "-c", KILLED], check=False)
+    assert killed.returncode == -9
+    assert len(left(state_dir() / "checkpoints", state_dir() / "runs")) == 2
+    [folder] = left(own_cache / "demo")
+    with scratch_folder(own_cache / "demo") as other:
+        assert left(own_cache / "demo") == [other] != [folder]
+    assert left(state_dir() / "checkpoints", state_dir() / "runs", own_cache / "demo") == []
+
+
+KILLED = """
+import os
+from eagre.config import cache_dir
+from eagre.delivery import Checkpoint
+from eagre.delivery.checkpoint import Binding
+from eagre.runtime.runs import Register
+from eagre.trial.trial import scratch_folder
+
+with scratch_folder(cache_dir() / "demo") as scratch:
+    Register("app.py").write(now=True)
+    checkpoint = Checkpoint(scratch / "real-time" / "checkpoint")
+    checkpoint.bind(Binding("counts", "cluster", {}, {}))
+    os.kill(os.getpid(), 9)
+"""
 
 
 def _measured(said):

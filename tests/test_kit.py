@@ -1,8 +1,12 @@
 """The shipped test kit: that it waits for timers, and says so when they do not ring."""
 
+import subprocess
+import sys
+
 import pytest
 
 import eagre as eg
+from eagre import waiting
 from eagre.testing import harness
 
 
@@ -35,3 +39,35 @@ def test_what_never_comes_is_said(run_pipeline, monkeypatch):
     monkeypatch.setattr(harness, "TIMEOUT_SECONDS", 2)
     with pytest.raises(TimeoutError, match="results awaited did not come within 2 s"):
         run_pipeline(visits("kit-never"), [{"user": "u"}], until=lambda _: False)
+
+
+def test_every_limit_of_a_run_grows_on_a_slow_machine(run_pipeline, monkeypatch):
+    """The rows' way in, the query's end, the results' way out."""
+    monkeypatch.setattr(harness, "TIMEOUT_SECONDS", 0.001)
+    monkeypatch.setattr(waiting, "machine_slowness", lambda: 100_000.0)
+
+    @eg.pipeline(source=eg.Kafka("kit-slow-in", schema="n INT"), sink=eg.Kafka("kit-slow-out"))
+    def same(df):
+        return df
+
+    rows = [{"n": n} for n in range(1000)]
+    assert run_pipeline(same, rows, mode="available-now") == rows
+
+
+def test_the_kits_broker_tells_how_its_start_goes(pytester_said):
+    assert "eagre: starting Kafka on 127.0.0.1" in pytester_said
+
+
+@pytest.fixture
+def pytester_said(tmp_path):
+    """What pytest says of a test that asks for the kit's broker, which takes its time to start."""
+    (tmp_path / "test_one.py").write_text("def test_it(eagre_broker): pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "-c", "/dev/null", "test_one.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stderr

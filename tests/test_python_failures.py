@@ -145,10 +145,11 @@ def test_a_worker_that_dies_while_nothing_is_asked_of_it(
             found = eagre_harness.records("idle-out", begin)
             return [json.loads(record.value()) for record in found]
 
-        deadline = time.monotonic() + 40
-        while not rows() and time.monotonic() < deadline:
+        def answered():
             eagre_harness.write(alive, [{"n": 0}])
-            time.sleep(0.5)
+            return rows()
+
+        wait_until(answered, 40, "the query never answered", interval=0.5)
         os.kill(rows()[-1]["m"], signal.SIGKILL)
         time.sleep(0.3)
         eagre_harness.write(alive, [{"n": n} for n in range(1, 200)])

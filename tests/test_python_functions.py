@@ -187,12 +187,13 @@ def test_no_answer_waits_for_the_next_row(eagre_spark, eagre_broker, eagre_harne
 
 def _send_until_answered(producer, waits):
     """Wait until the query runs; what is sent before it reads is not its business."""
-    deadline = time.monotonic() + 60
-    while not waits and time.monotonic() < deadline:
+
+    def answered():
         producer.produce("slow-in", json.dumps({"n": 1000, "sent": time.time()}))
         producer.flush()
-        time.sleep(0.3)
-    assert waits, "the query never answered"
+        return bool(waits)
+
+    wait_until(answered, 60, "the query never answered", interval=0.3)
     time.sleep(1)
     waits.clear()
 

@@ -50,7 +50,8 @@ class Run:
 
     def end(self, sign=signal.SIGTERM):
         self.process.send_signal(sign)
-        return self.process.wait(60)
+        wait_until(lambda: self.process.poll() is not None, 60, "\n".join(self.said))
+        return self.process.returncode
 
 
 @pytest.fixture

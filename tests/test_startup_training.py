@@ -1,45 +1,186 @@
 """The start-up archive: written in the background after a demo, and out of the next one's way."""
 
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
 import pytest
 
 from conftest import processes_of
-from eagre.config import cache_dir
+from eagre import startup_training
+from eagre.broker import registry
+from eagre.config import cache_dir, state_dir
+from eagre.errors import JvmError
 from eagre.jvm.archive import archive
-from eagre.startup_training import MODULE, stop_background_training, train_in_background
+from eagre.startup_training import (
+    MODULE,
+    stop_background_training,
+    train,
+    train_in_background,
+)
 from eagre.waiting import wait_until
-
-pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def own_cache(tmp_path, monkeypatch):
+def own_cache(monkeypatch):
+    """A cache of the test's own; its path is short, as that of a user is."""
     jars = cache_dir() / "jars"
-    monkeypatch.setenv("EAGRE_CACHE", str(tmp_path / "cache"))
+    folder = Path(tempfile.mkdtemp())
+    monkeypatch.setenv("EAGRE_CACHE", str(folder))
     monkeypatch.setenv("EAGRE_JARS", str(jars))
-    yield tmp_path
+    (folder / "startup").mkdir()
+    yield folder
     stop_background_training()
+    shutil.rmtree(folder)
 
 
 def training(folder):
     return [process for process in processes_of(folder) if MODULE in process.info["cmdline"]]
 
 
+def folders():
+    return list(archive().parent.glob("training-*"))
+
+
+def pretend(monkeypatch, script):
+    """Let a short script stand for the process that runs the pipelines."""
+    run = subprocess.run
+
+    def other(command, **options):
+        return run([sys.executable, "-c", script, command[-1]], **options)
+
+    monkeypatch.setattr(startup_training.subprocess, "run", other)
+
+
+WRITES = "import sys; open(sys.argv[1], 'w').write('whole')"
+
+
+def test_an_archive_is_published(own_cache, monkeypatch):
+    pretend(monkeypatch, WRITES)
+    assert train() == archive()
+    assert archive().read_text() == "whole"
+    assert not folders()
+
+
+def test_a_half_written_archive_is_not_published(own_cache, monkeypatch):
+    pretend(monkeypatch, f"{WRITES}; sys.exit('no space left')")
+    with pytest.raises(JvmError, match=r"ARCHIVE_NOT_WRITTEN: .* exit code 1: no space left"):
+        train()
+    assert not archive().exists()
+    assert not folders()
+
+
+def test_an_archive_that_is_not_done_in_time_is_not_published(own_cache, monkeypatch):
+    pretend(monkeypatch, f"{WRITES}; import time; time.sleep(60)")
+    with pytest.raises(JvmError, match="not done within 2 s"):
+        train(2)
+    assert not archive().exists()
+
+
+def test_a_training_keeps_everything_in_its_folder(own_cache, monkeypatch):
+    names = "TMPDIR", "SPARK_LOCAL_DIRS", "JAVA_TOOL_OPTIONS", "EAGRE_STATE"
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.9.8.7")
+    script = (
+        "import json, os, sys; from pathlib import Path; "
+        f"told = {{name: os.environ[name] for name in {names}}}; "
+        "assert 'SPARK_LOCAL_IP' not in os.environ; "
+        "Path(sys.argv[1]).write_text(json.dumps([os.getcwd(), told]))"
+    )
+    pretend(monkeypatch, script)
+    folder, told = json.loads(train().read_text())
+    assert all(folder in told[name] for name in names)
+    assert Path(folder).parent == archive().parent
+
+
+def test_folders_of_killed_trainings_are_swept(own_cache, monkeypatch):
+    killed = subprocess.run([sys.executable, "-c", KILLED], check=False, capture_output=True)
+    assert killed.returncode == -9, killed.stderr
+    assert folders()
+    pretend(monkeypatch, WRITES)
+    train()
+    assert not folders()
+
+
+KILLED = """
+import subprocess, sys
+from eagre import startup_training
+from eagre.startup_training import train
+run = subprocess.run
+def other(command, **options):
+    return run([sys.executable, "-c", "import os; os.kill(os.getppid(), 9)"], **options)
+startup_training.subprocess.run = other
+train()
+"""
+
+
+def test_several_at_once_tidy_up_without_failing(own_cache):
+    """All remove the same old archives, and each of them may be gone at any moment."""
+    failures = []
+
+    def tidy():
+        try:
+            startup_training.remove_old(archive().parent)
+        except OSError as error:
+            failures.append(error)
+
+    for round_ in range(5):
+        for n in range(100):
+            (archive().parent / f"{round_}-{n}.archive").write_text("")
+        threads = [threading.Thread(target=tidy) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failures
+    assert len(list(archive().parent.glob("*.archive"))) == startup_training.KEPT
+
+
+def test_no_second_training_is_started_beside_one(own_cache):
+    """A note that names a process that lives is left alone, by others as by the next start."""
+    note = archive().parent / "training.json"
+    mine = json.dumps({"pid": os.getpid(), "born": registry.born(os.getpid())})
+    note.write_text(mine)
+    train_in_background()
+    assert note.read_text() == mine
+    assert not training(own_cache)
+    startup_training.forget(os.getpid() + 1)
+    assert note.exists(), "another's note was removed"
+    startup_training.forget(os.getpid())
+    assert not note.exists()
+
+
+@pytest.mark.e2e
 def test_training_in_the_background_can_be_stopped(own_cache):
     assert not stop_background_training()
     train_in_background()
     [process] = wait_until(lambda: training(own_cache)[:1], 30, "nothing was started")
     wait_until(lambda: process.nice() == 19, 30, "it has the priority of other work")
-    wait_until(lambda: list(archive().parent.glob("training-*")), 30, "it did not begin")
+    wait_until(folders, 30, "it did not begin")
     assert stop_background_training()
-    assert not list(archive().parent.glob("training-*")), "its folder is left behind"
+    assert not folders(), "its folder is left behind"
     wait_until(lambda: not training(own_cache), 30, "it goes on")
     wait_until(lambda: not processes_of(own_cache), 30, "something that it started goes on")
     assert not stop_background_training()
     assert not archive().exists()
 
 
-def test_training_in_the_background_writes_the_archive(own_cache):
+@pytest.mark.e2e
+def test_training_in_the_background_writes_the_archive(own_cache, monkeypatch):
+    elsewhere = own_cache / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setenv("TMPDIR", str(elsewhere))
+    monkeypatch.setenv("EAGRE_STATE", str(own_cache / "state"))
     log = train_in_background()
+    wait_until(lambda: processes_of(own_cache, "dev.eagre.broker.EmbeddedBroker"), 120, "no broker")
+    assert registry.running() == [], "its broker is registered like any other"
     wait_until(lambda: archive().exists() or not training(own_cache), 300, "no archive", interval=1)
     assert archive().exists(), log.read_text()
     wait_until(lambda: not processes_of(own_cache), 60, "something that it started goes on")
+    assert not folders()
+    assert not list(elsewhere.iterdir())
+    assert not state_dir().exists()

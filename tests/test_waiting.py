@@ -54,3 +54,28 @@ def test_a_broker_that_never_answers_is_given_up_and_leaves_nothing(monkeypatch)
     assert not broker.data.exists()
     with pytest.raises(BrokerError, match="BROKER_NOT_STARTED"):
         assert broker.pid
+
+
+class Clock:
+    """Stands for ``time``: each look takes a little, and a sleep may take longer than it should."""
+
+    def __init__(self, looks, oversleeps):
+        self.now = 0.0
+        self._looks = looks
+        self._oversleeps = oversleeps
+
+    def perf_counter(self):
+        self.now += self._looks
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds + self._oversleeps
+
+
+@pytest.mark.parametrize(
+    ("looks", "oversleeps", "slowness"), [(0.012, 0, 1), (0.036, 0, 3), (0.012, 0.0048, 5)]
+)
+def test_a_cpu_quota_that_is_used_up_counts(monkeypatch, looks, oversleeps, slowness):
+    """The additions are quick, and the process stands still in between."""
+    monkeypatch.setattr(waiting, "time", Clock(looks, oversleeps))
+    assert waiting.machine_slowness() == pytest.approx(slowness)

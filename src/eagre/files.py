@@ -1,12 +1,22 @@
-"""Files that are there whole, or as they were before: nobody reads half of one."""
+"""Files that are there whole, or as they were before; temporary folders that do not stay."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
+
+LOCK = ".lock"
+UNLOCKED_SECONDS = 24 * 3600
+"""How old a folder without a lock must be to be abandoned: earlier releases made such folders."""
 
 
 def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
@@ -35,3 +45,100 @@ def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
             file.flush()
             os.fsync(file.fileno())
     part.replace(path)
+
+
+class TemporaryFolder:
+    """A folder that goes when its user is done, and is swept where that was killed.
+
+    It is locked from its creation until every process that holds the lock has ended. Making one
+    first removes the folders of the same kind that no process holds.
+
+    >>> with TemporaryFolder(Path(tempfile.gettempdir()) / "eagre-doctest", "kind-") as path:
+    ...     path.is_dir()
+    True
+    >>> path.exists()
+    False
+
+    Args:
+        base: The folder in which it is made.
+        kind: How the names of all folders of this kind begin.
+        mark: How its own name goes on.
+        spare: Tells of a folder that nobody holds whether it is in use nevertheless.
+        before_removal: Called with each folder that is about to be removed.
+    """
+
+    def __init__(
+        self,
+        base: Path,
+        kind: str,
+        mark: str = "",
+        *,
+        spare: Callable[[Path], bool] = lambda _: False,
+        before_removal: Callable[[Path], None] = lambda _: None,
+    ) -> None:
+        self._before_removal = before_removal
+        base.mkdir(parents=True, exist_ok=True)
+        with alone(base):
+            for left in base.glob(f"{kind}*"):
+                if not _held(left) and not spare(left):
+                    self._remove(left)
+            self.path = Path(tempfile.mkdtemp(prefix=f"{kind}{mark}", dir=base))
+            self.lock = _open(self.path / LOCK)
+            fcntl.flock(self.lock, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        """Remove it with everything in it, and give up the lock; a second time does nothing."""
+        if self.lock < 0:
+            return
+        self._remove(self.path)
+        os.close(self.lock)
+        self.lock = -1
+
+    def _remove(self, folder: Path) -> None:
+        self._before_removal(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Let one process at a time change a file or what is in a folder; the lock lies beside it."""
+    lock = _open(path.with_name(f".{path.name}.lock"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _held(folder: Path) -> bool:
+    """Tell whether a process holds the lock of a folder, or may just be about to."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return _age(folder) < UNLOCKED_SECONDS
+    except OSError:
+        return True
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagre.broker.registry import born, same_process
 from eagre.errors import JvmError
-from eagre.files import write_whole
+from eagre.files import TemporaryFolder, alone, write_whole
 from eagre.jvm import archive, class_path, find_java
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 LIMIT_SECONDS = 300
 LONGEST_REASON = 300
+LONGEST_PLACE = 70
+"""Of Java's temporary folder: the path of a socket in it may have about a hundred characters."""
 KEPT = 3
 """Archives: there may be several environments, of 200 MB each."""
 LOADED_SECONDS, LOADED_RATE, SHORT = 15, 2_000, "200 ms"
@@ -39,6 +41,8 @@ LOADED_SECONDS, LOADED_RATE, SHORT = 15, 2_000, "200 ms"
 EPOCHS = "spark.sql.streaming.realTimeMode.minBatchDuration"
 
 
+KIND = "training-"
+"""How the names of all trainings' folders begin."""
 MODULE = "eagre.startup_training"
 BACKGROUND = "--background"
 BACKGROUND_LIMIT_SECONDS = 3600
@@ -48,7 +52,7 @@ BACKGROUND_LIMIT_SECONDS = 3600
 def train_in_background() -> Path:
     """Start writing the archive in a process that goes on when this one ends.
 
-    It runs only while nothing else wants the processor.
+    It runs only while nothing else wants the processor. Nothing is started where one is at it.
 
     Returns:
         Its log.
@@ -56,19 +60,25 @@ def train_in_background() -> Path:
     folder = archive.archive().parent
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "training.log"
+    with alone(_note()):
+        if _noted() is None:
+            started = _start(log)
+            write_whole(_note(), json.dumps({"pid": started, "born": born(started)}))
+    return log
+
+
+def _start(log: Path) -> int:
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", MODULE, BACKGROUND],
-            cwd=folder,
+            cwd=log.parent,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,
         )
     process.returncode = 0  # it is left to itself: only its note knows it from here on
-    started = born(process.pid)
-    write_whole(_note(), json.dumps({"pid": process.pid, "born": started}))
-    return log
+    return process.pid
 
 
 def stop_background_training() -> bool:
@@ -76,16 +86,14 @@ def stop_background_training() -> bool:
 
     What is measured now would be slower for it, and it is started again later.
     """
-    try:
-        noted = json.loads(_note().read_text())
-        if not same_process(noted["pid"], noted["born"] or 0.0):
-            return False
-        os.killpg(noted["pid"], signal.SIGKILL)
-    except (OSError, ValueError, KeyError):
+    pid = _noted()
+    if pid is None:
         return False
-    for left in _note().parent.glob(f"{_scratch(noted['pid'])}*"):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    for left in _note().parent.glob(f"{KIND}{_mark(pid)}*"):
         shutil.rmtree(left, ignore_errors=True)
-    _note().unlink(missing_ok=True)
+    forget(pid)
     return True
 
 
@@ -93,9 +101,25 @@ def _note() -> Path:
     return archive.archive().parent / "training.json"
 
 
-def _scratch(pid: int) -> str:
-    """How the folder of a training begins: one that is killed cannot remove it."""
-    return f"training-{pid}-"
+def _noted() -> int | None:
+    """Give the process that writes an archive in the background, if one does."""
+    try:
+        noted = json.loads(_note().read_text())
+        return int(noted["pid"]) if same_process(noted["pid"], noted["born"]) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def forget(pid: int) -> None:
+    """Remove the note of a process, unless it is another's by now."""
+    with alone(_note()), contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        if json.loads(_note().read_text())["pid"] == pid:
+            _note().unlink()
+
+
+def _mark(pid: int) -> str:
+    """How the name of a training's folder goes on: one that is killed cannot remove it."""
+    return f"{pid}-"
 
 
 def _train_when_idle() -> None:
@@ -107,7 +131,8 @@ def _train_when_idle() -> None:
         sys.stdout.write(f"{train(BACKGROUND_LIMIT_SECONDS)}\n")
     except JvmError as error:
         sys.stdout.write(f"{error}\n")
-    _note().unlink(missing_ok=True)
+    finally:
+        forget(os.getpid())
 
 
 def train(limit_seconds: float = LIMIT_SECONDS) -> Path:
@@ -123,30 +148,58 @@ def train(limit_seconds: float = LIMIT_SECONDS) -> Path:
     target = archive.archive()
     if target.exists():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=_scratch(os.getpid())) as folder:
-        part = Path(folder) / "part"
-        env = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
-        command = [sys.executable, "-m", MODULE, str(part)]
-        try:
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                env=env,
-                capture_output=True,
-                timeout=limit_seconds,
-                check=False,
-            )
-            failure = _last_word(done.stderr.decode(errors="replace"))
-        except subprocess.TimeoutExpired:
-            failure = f"not done within {limit_seconds:g} s"
-        if not part.exists():
-            raise JvmError("ARCHIVE_NOT_WRITTEN", f"no start-up archive was written: {failure}.")
+    with TemporaryFolder(target.parent, KIND, _mark(os.getpid())) as folder:
+        part = folder / "part"
+        failure = _failure(part, limit_seconds)
+        if failure or not part.exists():
+            why = failure or "Java wrote none"
+            raise JvmError("ARCHIVE_NOT_WRITTEN", f"no start-up archive was written: {why}.")
         part.replace(target)
-    written = sorted(target.parent.glob("*.archive"), key=lambda path: path.stat().st_mtime)
-    for old in written[:-KEPT]:
-        old.unlink()
+    remove_old(target.parent)
     return target
+
+
+def _failure(part: Path, limit_seconds: float) -> str:
+    """Run the pipelines in a process that writes the archive; tell why that failed, if it did."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", MODULE, str(part)],
+            cwd=part.parent,
+            env=_environment(part.parent),
+            capture_output=True,
+            timeout=limit_seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not done within {limit_seconds:g} s"
+    if not done.returncode:
+        return ""
+    told = _last_word(done.stderr.decode(errors="replace"))
+    return f"exit code {done.returncode}: {told}"
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Keep all that a training leaves in its own folder, its broker's registration included."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
+    stated = inherited.get("JAVA_TOOL_OPTIONS", "")
+    place = f" -Djava.io.tmpdir={folder}" if len(str(folder)) <= LONGEST_PLACE else ""
+    return {
+        **inherited,
+        "TMPDIR": str(folder),
+        "SPARK_LOCAL_DIRS": str(folder),
+        "JAVA_TOOL_OPTIONS": f"{stated} -XX:-UsePerfData{place}".strip(),
+        "EAGRE_STATE": str(folder / "state"),
+    }
+
+
+def remove_old(folder: Path) -> None:
+    """Keep the newest archives; another training may be removing the same ones."""
+    written = []
+    for path in folder.glob("*.archive"):
+        with contextlib.suppress(FileNotFoundError):
+            written.append((path.stat().st_mtime, path))
+    for _, old in sorted(written)[:-KEPT]:
+        old.unlink(missing_ok=True)
 
 
 def _last_word(told: str) -> str:
@@ -187,7 +240,7 @@ def _run(target: str) -> None:
         return eg.rolling(once, "card", {"1 minute": ["count as count", "avg(n) as mean"]})
 
     settings = {"spark.driver.extraJavaOptions": archive.write(Path(target), find_java())}
-    with EmbeddedBroker(say=logging.info) as broker:
+    with EmbeddedBroker(data="broker", say=logging.info) as broker:
         spark = session("training", "local[8]", **settings, **{EPOCHS: "100ms"})
         rows = [{"card": f"c{n % 7}", "n": n} for n in range(200)]
         for pipeline in (counts, calls, features):
@@ -200,7 +253,9 @@ def _run(target: str) -> None:
         spark.stop()
         gateway.shutdown()  # type: ignore[union-attr]
         gateway.proc.stdin.close()  # type: ignore[union-attr]
-        gateway.proc.wait(LIMIT_SECONDS)  # type: ignore[union-attr]
+        code = gateway.proc.wait()  # type: ignore[union-attr]
+    if code:
+        raise SystemExit(f"the JVM that writes the archive ended with exit code {code}")
 
 
 def _under_load(pipeline: Pipeline, harness: Harness, rows: list[dict[str, Any]]) -> None:

@@ -8,11 +8,9 @@ import fcntl
 import itertools
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -22,6 +20,7 @@ from eagre.broker import registry
 from eagre.broker.topics import Topics
 from eagre.config import LOOPBACK, cache_dir
 from eagre.errors import BrokerError
+from eagre.files import TemporaryFolder
 from eagre.jvm import class_path, companion_jar, find_java
 from eagre.waiting import wait_until
 
@@ -33,7 +32,6 @@ START_SECONDS = 180
 """Kafka answers in seconds; a starved machine may need minutes. A process that ends is noticed."""
 REMIND_SECONDS = 15
 STOP_SECONDS = 20
-_ABANDONED_SECONDS = 60
 
 
 class EmbeddedBroker:
@@ -70,6 +68,7 @@ class EmbeddedBroker:
         self._background = background
         self._say = say
         self._temporary = data is None
+        self._scratch: TemporaryFolder | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -95,14 +94,14 @@ class EmbeddedBroker:
         jars = [companion_jar(), *class_path("broker", self._say)]
         data = self._data_folder()
         properties = _write_properties(data, port, self._settings)
-        self._say(f"starting Kafka on {LOOPBACK}:{port}")
-        with (data / "kafka.log").open("ab") as log:
-            self._process = self._launch(jars, properties, log)
         self.port = port
         self.data = data
+        self._say(f"starting Kafka on {LOOPBACK}:{port}")
         atexit.register(self.stop)
-        self._register()
         try:
+            with (data / "kafka.log").open("ab") as log:
+                self._process = self._launch(jars, properties, log)
+            self._register()
             self._await_ready()
         except BaseException:
             self.stop()
@@ -117,15 +116,14 @@ class EmbeddedBroker:
         One that was started in the background goes on: ``stop_background`` ends it.
         """
         process, self._process = self._process, None
-        if process is None:
-            return
         atexit.unregister(self.stop)
-        end(process.pid, at_once=self._temporary, reap=process.wait)
-        if process.stdin:
-            process.stdin.close()
-        registry.forget(self.port)
-        if self._temporary:
-            shutil.rmtree(self._folder(), ignore_errors=True)
+        if process is not None:
+            end(process.pid, at_once=self._temporary, reap=process.wait)
+            if process.stdin:
+                process.stdin.close()
+            registry.forget(self.port)
+        if self._scratch:
+            self._scratch.remove()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -145,7 +143,8 @@ class EmbeddedBroker:
 
     def _data_folder(self) -> Path:
         if self.data is None or self._temporary:
-            return _temporary_folder()
+            self._scratch = TemporaryFolder(cache_dir() / "brokers", "temporary-", spare=in_use)
+            return self._scratch.path
         self.data.mkdir(parents=True, exist_ok=True)
         if in_use(self.data):
             other = registry.serving(self.data)
@@ -163,7 +162,7 @@ class EmbeddedBroker:
         command = [
             str(find_java().java),
             *("-Xms512m", "-Xmx512m", "-Xmn200m", "-XX:MetaspaceSize=128m", "-XX:+UseParallelGC"),
-            "-Djava.awt.headless=true",
+            *("-XX:-UsePerfData", "-Djava.awt.headless=true"),  # a killed JVM leaves its counters
             *("-cp", ":".join(map(str, jars))),
             "dev.eagre.broker.EmbeddedBroker",
             str(properties),
@@ -177,10 +176,12 @@ class EmbeddedBroker:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            # Kafka holds the lock of its folder too: it may outlive the program.
+            pass_fds=[self._scratch.lock] if self._scratch else [],
         )
 
     def _await_ready(self) -> None:
-        topics = Topics(self.address, timeout=1)
+        topics = Topics(self.address)
         began = time.monotonic()
         reminders = itertools.count(REMIND_SECONDS, REMIND_SECONDS)
         reminder = next(reminders)
@@ -221,6 +222,7 @@ class EmbeddedBroker:
         if self._process:
             self._process.returncode = 0
         self._process = None
+        self._scratch = None
 
     def _register(self) -> None:
         born = registry.born(self.pid)
@@ -309,15 +311,6 @@ def cluster_id(data: Path) -> str:
     return new
 
 
-def _temporary_folder() -> Path:
-    base = cache_dir() / "brokers"
-    base.mkdir(parents=True, exist_ok=True)
-    for left in base.iterdir():
-        if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS and not in_use(left):
-            shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix="temporary-", dir=base))
-
-
 def _write_properties(data: Path, port: int, settings: Mapping[str, str]) -> Path:
     controller = free_port()
     own = [f"PLAINTEXT://{LOOPBACK}:{port}", f"CONTROLLER://{LOOPBACK}:{controller}"]
@@ -355,6 +348,11 @@ def _write_properties(data: Path, port: int, settings: Mapping[str, str]) -> Pat
 
 
 def _last_error(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    """Give Kafka's own reason, as far as its log is still there."""
+    try:
+        text = log.read_text(errors="replace")
+    except OSError as error:
+        return f"its log cannot be read ({error.strerror})"
+    lines = [line.strip() for line in text.splitlines()]
     told = [line for line in lines if "ERROR" in line or "Exception" in line or "Error:" in line]
     return (told or [line for line in lines if line] or ["its log is empty"])[-1]

@@ -11,7 +11,7 @@ from eagre.errors import BrokerError, SettingsError
 from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Offsets = dict[str, dict[int, int]]
 """Offsets by topic and partition."""
@@ -32,7 +32,11 @@ epoch before its partitions know it, and for a while no controller is known.
 """
 
 ATTEMPTS = 3
-"""How often a question is asked again within the time that is given for an answer."""
+"""The first attempt has this part of the time that is given for an answer; later ones have more."""
+FIRST_SECONDS = 1.0
+"""So long the first request for metadata may take; each that is not answered doubles it."""
+RECONNECT_MS = 250
+"""How long a client waits before it connects again: 10 s by default, which hides a start."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Topics:
         self.brokers = self._client.brokers
         self.client_settings: dict[str, Any] = {**self._client.librdkafka(), "log_level": 0}
         self._timeout = timeout
+        self._patience = min(FIRST_SECONDS, timeout)
         self._admin: Any = None
         self._refused: BrokerError | None = None
         self._down = False
@@ -80,8 +85,10 @@ class Topics:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
+        stated = "reconnect.backoff.ms" in self.client_settings
+        own = {} if stated else {"reconnect.backoff.max.ms": RECONNECT_MS}
         try:
-            return AdminClient({**self.client_settings, "error_cb": self._heard})
+            return AdminClient({**own, **self.client_settings, "error_cb": self._heard})
         except KafkaException as error:
             raise SettingsError(
                 "CLIENT_SETTINGS_UNUSABLE",
@@ -110,16 +117,22 @@ class Topics:
         return not self._down
 
     def _asked(self) -> Any:  # noqa: ANN401
-        """Ask for metadata, for a second; None where nobody answers."""
+        """Ask for metadata; None where nobody answers.
+
+        A cluster that listens and does not answer in time gets more of it at the next request.
+        """
         from confluent_kafka import KafkaException
 
+        self._down = False
         try:
-            answer = self.admin.list_topics(timeout=min(1, self._timeout))
+            answer = self.admin.list_topics(timeout=self._patience)
         except KafkaException as error:
             self._told = error.args[0].str()
             self.admin.poll(0)
             if self._refused and self._refused.code != GUESSED:
                 raise self._refused from None
+            if not self._down:
+                self._patience = min(2 * self._patience, self._timeout)
             return None
         self._refused, self._down = None, False
         return answer if answer.brokers else None
@@ -174,10 +187,14 @@ class Topics:
         from confluent_kafka.admin import NewTopic
 
         new = NewTopic(name, partitions, config=dict(settings or {}))
-        futures = self.admin.create_topics(
-            [new], request_timeout=self._timeout, operation_timeout=self._timeout
+        self._change(
+            lambda _, seconds: self.admin.create_topics(
+                [new], request_timeout=seconds, operation_timeout=seconds
+            ),
+            [name],
+            "topic {!r} could not be created",
+            done="TOPIC_ALREADY_EXISTS",
         )
-        self.result(futures[name], f"topic {name!r} could not be created")
         try:
             wait_until(lambda: self._led(name, partitions), self._timeout, "")
         except TimeoutError:
@@ -208,9 +225,52 @@ class Topics:
         Raises:
             BrokerError: The cluster refuses, with its reason.
         """
-        futures = self.admin.delete_topics(list(names), request_timeout=self._timeout)
-        for name, future in futures.items():
-            self.result(future, f"topic {name!r} could not be deleted")
+        self._change(
+            lambda left, seconds: self.admin.delete_topics(left, request_timeout=seconds),
+            names,
+            "topic {!r} could not be deleted",
+            done="UNKNOWN_TOPIC_OR_PART",
+        )
+
+    def _change(
+        self,
+        ask: Callable[[list[str], float], dict[str, Any]],
+        names: Iterable[str],
+        what: str,
+        *,
+        done: str,
+    ) -> None:
+        """Create or delete topics, asking again while the cluster is not ready.
+
+        Args:
+            ask: Sends the request for these topics, given the seconds one attempt has.
+            names: The topics.
+            what: What to say of a topic where the cluster refuses.
+            done: The error that means success after an attempt whose answer did not come.
+
+        Raises:
+            BrokerError: It refuses, or does not answer in time.
+        """
+        left = dict.fromkeys(names, False)
+        limits = self._limits()
+
+        def attempt() -> bool:
+            for name, future in ask(list(left), next(limits)).items():
+                try:
+                    self.result(future, what.format(name))
+                except BrokerError as error:
+                    if self._passes(error):
+                        left[name] = True
+                        continue
+                    if not left[name] or error.data.get("kafka_error") != done:
+                        raise
+                del left[name]
+            return not left
+
+        try:
+            wait_until(lambda: not left or attempt(), self._timeout, "")
+        except TimeoutError:
+            raise self._silent(f": {self._told}") from None
 
     def _led(self, name: str, partitions: int) -> bool:
         """Whether all partitions of a new topic have a leader that answers."""
@@ -272,21 +332,33 @@ class Topics:
         Raises:
             BrokerError: It refuses, or does not answer in time.
         """
+        limits = self._limits()
 
         def attempt() -> dict[Any, Any]:
             try:
-                futures = ask(self._timeout / ATTEMPTS)
+                futures = ask(next(limits))
                 return {key: self.result(future) for key, future in futures.items()}
             except BrokerError as error:
-                if error.data.get("kafka_error") not in PASSING:
+                if not self._passes(error):
                     raise
-                self._told = error.problem
                 return {}
 
         try:
             return wait_until(attempt, self._timeout, "")
         except TimeoutError:
             raise self._silent(f": {self._told}") from None
+
+    def _limits(self) -> Iterator[float]:
+        """Give the seconds of each attempt: a slow cluster gets more with every one."""
+        seconds = self._timeout / ATTEMPTS
+        while True:
+            yield seconds
+            seconds = min(2 * seconds, self._timeout)
+
+    def _passes(self, error: BrokerError) -> bool:
+        """Tell whether a failure may be over in a moment, and keep its words."""
+        self._told = error.problem
+        return error.data.get("kafka_error") in PASSING
 
     def _metadata(self) -> Any:  # noqa: ANN401
         try:
@@ -309,10 +381,13 @@ class Topics:
         Raises:
             BrokerError: It refused, with its reason.
         """
+        from concurrent.futures import wait
+
         from confluent_kafka import KafkaException
 
         try:
-            return future.result(timeout=2 * self._timeout)
+            wait_until(lambda: wait([future], 1).done, 2 * self._timeout, "", interval=0)
+            return future.result()
         except TimeoutError:
             raise self._silent() from None
         except KafkaException as error:

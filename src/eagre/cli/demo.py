@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,7 +27,7 @@ from eagre.trial.load import LATE_MS
 from eagre.trial.trial import Trial, scratch_folder, starter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from eagre.pipeline import Pipeline
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 MICRO_BATCH_EVERY = "500 ms"
 REAL_TIME_EVERY = "5 minutes"
 WORTH_TELLING = 1.5
+SIGNALLED = 128
+"""The exit code of a command that a signal ended is this and the signal's number."""
 
 Figures = dict[str, Any]
 
@@ -88,6 +91,7 @@ def demo(
     trial = Trial(events.path, events.topic, results, rate, warmup, seconds, settling=True)
     stop_background_training()
     with (
+        _signals(),
         scratch_folder(cache_dir() / "demo") as scratch,
         beside(not no_dashboard, dashboard_port, _own, payloads=not no_payloads),
         EmbeddedBroker(say=say) as broker,
@@ -108,6 +112,29 @@ def demo(
             "writing an archive of Spark's classes in the background, once, while the machine is "
             f"idle: later starts take some seconds less (log: {log})"
         )
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does: nothing is left behind.
+
+    A signal that is ignored, as under ``nohup``, stays ignored; one that comes twice counts once.
+    """
+    before = {sign: signal.getsignal(sign) for sign in (signal.SIGTERM, signal.SIGHUP)}
+    heard = [sign for sign, handler in before.items() if handler is not signal.SIG_IGN]
+
+    def end(number: int, _: object) -> None:
+        for sign in heard:
+            signal.signal(sign, signal.SIG_IGN)
+        raise SystemExit(SIGNALLED + number)
+
+    for sign in heard:
+        signal.signal(sign, end)
+    try:
+        yield
+    finally:
+        for sign in heard:
+            signal.signal(sign, before[sign])
 
 
 def _both(trial: Trial, app: str, every: str, brokers: str, scratch: Path) -> dict[str, Figures]:
@@ -164,7 +191,7 @@ def _pipeline(
 def _temporary_files(place: Path) -> dict[str, str]:
     """Keep what a JVM that is killed at the end of its trial would leave in the demo's folder."""
     stated = os.environ.get("JAVA_TOOL_OPTIONS", "")
-    options = f"{stated} -Djava.io.tmpdir={place}".strip()
+    options = f"{stated} -XX:-UsePerfData -Djava.io.tmpdir={place}".strip()
     return {"TMPDIR": str(place), "SPARK_LOCAL_DIRS": str(place), "JAVA_TOOL_OPTIONS": options}
 
 

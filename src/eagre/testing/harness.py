@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -174,8 +173,12 @@ class Harness:
             for item in items:
                 record = item if isinstance(item, Record) else Record(item)
                 producer.produce(topic, record.data, record.key, **_extras(record))
-        if producer.flush(TIMEOUT_SECONDS):
-            raise TimeoutError("the broker did not take the test's rows")
+        wait_until(
+            lambda: not producer.flush(1),
+            TIMEOUT_SECONDS,
+            "the broker did not take the test's rows",
+            interval=0,
+        )
 
     def _await_all(self, query: StreamingQuery, mode: Mode, ends: Offsets) -> None:
         if mode == "micro-batch":
@@ -185,8 +188,12 @@ class Harness:
                 f"the query did not work off all rows within {TIMEOUT_SECONDS} s",
             )
         elif mode == "available-now":
-            if not query.awaitTermination(TIMEOUT_SECONDS):
-                raise TimeoutError(f"the query did not end within {TIMEOUT_SECONDS} s")
+            wait_until(
+                lambda: query.awaitTermination(1),
+                TIMEOUT_SECONDS,
+                f"the query did not end within {TIMEOUT_SECONDS} s",
+                interval=0,
+            )
         else:
             wait_until(
                 lambda: _reached(query, ends),
@@ -237,13 +244,21 @@ class Harness:
         consumer = Consumer({**self.topics.client_settings, "group.id": "eagre-testing"})
         consumer.assign([TopicPartition(topic, p, offset) for p, offset in begin.items()])
         found: list[Any] = []
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while len(found) < missing and time.monotonic() < deadline:
+
+        def complete() -> bool:
             wanted = min(missing - len(found), CONSUMED_AT_ONCE)
-            found += [r for r in consumer.consume(wanted, 1) if not r.error()]
-        consumer.close()
-        if len(found) < missing:
-            raise TimeoutError(f"only {len(found)} of {missing} records of {topic!r} could be read")
+            if wanted > 0:
+                found.extend(r for r in consumer.consume(wanted, 1) if not r.error())
+            return len(found) >= missing
+
+        try:
+            wait_until(complete, TIMEOUT_SECONDS, "", interval=0)
+        except TimeoutError:
+            raise TimeoutError(
+                f"only {len(found)} of {missing} records of {topic!r} could be read"
+            ) from None
+        finally:
+            consumer.close()
         return sorted(found, key=lambda record: (record.partition(), record.offset()))
 
 

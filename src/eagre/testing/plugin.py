@@ -29,8 +29,8 @@ QUICK_TO_START = "-XX:TieredStopAtLevel=1"
 
 
 @pytest.fixture(scope="session")
-def _fetch(pytestconfig: pytest.Config) -> Callable[[JarSet], None]:
-    """Fetch a set of jars the first time, and show the progress although pytest captures output."""
+def _say(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Show progress although pytest captures output."""
     capture = pytestconfig.pluginmanager.get_plugin("capturemanager")
 
     def say(text: str) -> None:
@@ -38,21 +38,30 @@ def _fetch(pytestconfig: pytest.Config) -> Callable[[JarSet], None]:
             sys.stderr.write(f"\neagre: {text}")
             sys.stderr.flush()
 
+    return say
+
+
+@pytest.fixture(scope="session")
+def _fetch(_say: Callable[[str], None]) -> Callable[[JarSet], None]:
+    """Fetch a set of jars the first time."""
+
     def fetch(jar_set: JarSet) -> None:
         from eagre.jvm.jars import class_path
 
-        class_path(jar_set, say)
+        class_path(jar_set, _say)
 
     return fetch
 
 
 @pytest.fixture(scope="session")
-def eagre_broker(_fetch: Callable[[JarSet], None]) -> Iterator[EmbeddedBroker]:
+def eagre_broker(
+    _fetch: Callable[[JarSet], None], _say: Callable[[str], None]
+) -> Iterator[EmbeddedBroker]:
     """An embedded broker for the whole test session."""
     from eagre.broker import EmbeddedBroker
 
     _fetch("broker")
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker(say=_say) as broker:
         yield broker
 
 

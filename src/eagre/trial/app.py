@@ -1,13 +1,19 @@
-"""An app as the process under test: how to start it, and when its epochs ended."""
+"""An app as the process under test: its start, its epochs, and what is left of a killed one."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from typing import TYPE_CHECKING
 
+from eagre.commit import Checkpoint
+from eagre.commit.checkpoint import BINDING
 from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS
+from eagre.errors import CheckpointError
+from eagre.runtime import runs
 from eagre.trial.process import Command
+from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,6 +21,8 @@ if TYPE_CHECKING:
 
 COMMITS = ("commits/[0-9]*", f"{MID_EPOCH_COMMITS}/[0-9]*")
 """Epoch boundaries, and the mid-epoch commits in place of them."""
+
+END_SECONDS = 10
 
 
 def run_app(
@@ -36,3 +44,17 @@ def written_us(folder: Path, kinds: Iterable[str]) -> list[int]:
     """When the files of these kinds below a folder were last written."""
     found = (path for kind in kinds for path in folder.rglob(kind))
     return sorted(path.stat().st_mtime_ns // 1000 for path in found if path.is_file())
+
+
+def forget(folder: Path) -> None:
+    """Remove what apps that were killed noted of their runs, and of their checkpoints in a folder.
+
+    A checkpoint is remembered outside of its folder, so that nobody begins over one that got lost;
+    these are thrown away on purpose.
+    """
+    runs.running()
+    for binding in list(folder.rglob(BINDING)):
+        checkpoint = Checkpoint(binding.parent)
+        with contextlib.suppress(CheckpointError, TimeoutError, OSError):
+            wait_until(lambda of=checkpoint: not of.in_use, END_SECONDS, "")  # type: ignore[misc]
+            checkpoint.reset()

@@ -12,6 +12,7 @@ from importlib import import_module
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eagre.config import counted
 from eagre.errors import TrialError
 from eagre.sinks.kafka import PROVENANCE_HEADER
 from eagre.trial.judge import MARK, Marked, answers
@@ -100,11 +101,15 @@ class EventsFile:
         return answers(what, evidence)
 
     def fill_tables(self, brokers: str, seed: int = 1) -> None:
-        """Send what ``tables(random)`` yields: topic, key and row of tables."""
+        """Send what ``tables(random)`` yields: topic, key and row of tables.
+
+        Raises:
+            TrialError: The cluster did not take all rows.
+        """
         from confluent_kafka import Producer
 
         from eagre.broker import Topics
-        from eagre.trial.load import PRODUCER, encode
+        from eagre.trial.load import PRODUCER, encode, unsent
 
         rows = self._run().get("tables", lambda _: ())(Random(seed))  # noqa: S311
         producer: Any = Producer({**PRODUCER, "linger.ms": 5, "bootstrap.servers": brokers})
@@ -114,7 +119,12 @@ class EventsFile:
                 Topics(brokers).create(topic, 1)
                 made.add(topic)
             producer.produce(topic, encode(row), key)
-        producer.flush(10)
+        if left := unsent(producer):
+            raise TrialError(
+                "TABLES_NOT_SENT",
+                f"{brokers} did not take {counted(left, 'row')} of the tables in time.",
+                hint="try again when the machine is less busy.",
+            )
 
     def _run(self) -> dict[str, Any]:
         return runpy.run_path(self.path)

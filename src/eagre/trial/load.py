@@ -6,6 +6,7 @@ on, and the stall is in the latencies instead of being left out of them.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
@@ -17,8 +18,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from eagre.errors import TrialError
 from eagre.latency import Histogram
 from eagre.trial.events import resolve
+from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +41,8 @@ POISON = (b"{", b"\xff\xfe\x00", b"", b'{"id": NaN}', b"[" * 3000, b"9" * 400, b
 """Bad records, each of which becomes a dead letter."""
 PROBE_RATE = 1_000_000
 PROBES = 1_000
-"""At most so many events of seed 0 are sent before the load, to see whether a system answers."""
+"""So many events of seed 0 are sent before the load, over and over, until a system answers."""
+FLUSH_SECONDS = 10
 LATE_MS = 20.0
 """A generator later than this at p99 has fallen behind, and its figures do not count."""
 
@@ -124,7 +128,7 @@ class Generator:
         gc.disable()
         ready = [(key, encode(event), due) for key, event, due in self._load.feed()]
         late = [self._send(*record, self._bad(n)) for n, record in enumerate(ready, 1)]
-        self._producer.flush(10)
+        self._failed += unsent(self._producer)
         histogram = Histogram()
         for microseconds in late:
             histogram.record(microseconds)
@@ -175,9 +179,28 @@ class Probe:
 
     def send(self) -> None:
         """Send the next one."""
-        key, event, _ = next(self._feed)
+        key, event, _ = self._next()
         self._producer.produce(self._load.topic, encode(event), key)
         self._producer.flush(5)
+
+    def _next(self) -> Record:
+        """Give the next event; a system that starts slowly gets the first ones again."""
+        for feed in (self._feed, self._load.feed()):
+            for record in feed:
+                self._feed = feed
+                return record
+        raise TrialError(
+            "EVENTS_EMPTY",
+            f"{self._load.events} gives no events.",
+            hint="its events(random) must yield pairs of a key and an event.",
+        )
+
+
+def unsent(producer: Any) -> int:  # noqa: ANN401  (librdkafka's client has no types)
+    """Wait until all records are sent; give how many are not, for all that."""
+    with contextlib.suppress(TimeoutError):
+        wait_until(lambda: not producer.flush(1), FLUSH_SECONDS, "")
+    return len(producer)
 
 
 def encode(event: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 from eagre.trial.judge import SECOND_US, Judge, LinkJudge
 from eagre.trial.load import Load, request
+from eagre.waiting import wait_until
 
 CONSUMER = {
     "group.id": "eagre-meter",
@@ -41,7 +43,7 @@ class Measurement:
         source_begin: The same of the source, of one partition; None if it has several.
         from_us: Results of records that were due from here on count; earlier ones are warm-up.
         until_us: Up to here.
-        grace: Seconds after that in which late results still count.
+        grace: Seconds after that in which late results still count; more on a slow machine.
         forwards: Whether the system only forwards, whatever the events ask for.
         kill_us: When the system is killed, if it is.
     """
@@ -119,11 +121,16 @@ class Meter:
     def _judged(self) -> Judge:
         """Judge what came, and what still comes until nothing is missing or the grace is over."""
         judge = self._what.judge()
-        deadline = self._what.until_us + round(self._what.grace * SECOND_US)
-        taken = self._hand_over(judge, 0)
-        while not judge.complete() and self._now_us() < deadline:
-            time.sleep(POLL_SECONDS)
+        taken = 0
+
+        def complete() -> bool:
+            nonlocal taken
             taken = self._hand_over(judge, taken)
+            return judge.complete()
+
+        passed = (self._now_us() - self._what.until_us) / SECOND_US
+        with contextlib.suppress(TimeoutError):
+            wait_until(complete, max(0.0, self._what.grace - passed), "", interval=POLL_SECONDS)
         time.sleep(LINGER_SECONDS)
         self._hand_over(judge, taken)
         return judge

@@ -5,24 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from eagre.broker import Topics
 from eagre.errors import TrialError
-from eagre.trial import load, meter
+from eagre.files import TemporaryFolder
+from eagre.trial import app, load, meter
 from eagre.trial.process import ProcessUnderTest
 from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from eagre.trial.process import Command
 
@@ -235,15 +234,9 @@ class Life:
         return {"cpu_s_per_million": round(per_million, 2), "rss_mb": round(self._rss)}
 
 
-@contextlib.contextmanager
-def scratch_folder(base: Path) -> Iterator[Path]:
-    """Give a folder that goes, whatever is left in it."""
-    base.mkdir(parents=True, exist_ok=True)
-    path = Path(tempfile.mkdtemp(dir=base))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+def scratch_folder(base: Path) -> TemporaryFolder:
+    """Give a folder for a trial's apps, which goes with all that they leave here or elsewhere."""
+    return TemporaryFolder(base, "tmp", before_removal=app.forget)
 
 
 def due_soon(what: load.Load) -> load.Load:

@@ -1,0 +1,120 @@
+"""Trials on a slow machine: probes, tables and late results, without a system under test."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from eagre import waiting
+from eagre.errors import TrialError
+from eagre.trial import load, meter
+from eagre.trial.events import EventsFile
+from eagre.trial.load import Load, Probe
+
+FEW = "TOPIC = 'in'\ndef events(random):\n    yield from [('a', {'n': 1}), ('b', {'n': 2})]\n"
+NONE = "TOPIC = 'in'\ndef events(random):\n    return ()\n"
+
+
+class Producer:
+    """Keeps what it is given; ``stuck`` records never leave it."""
+
+    def __init__(self, stuck=0):
+        self.sent = []
+        self.stuck = stuck
+
+    def produce(self, topic, value, key, **_):
+        self.sent.append((topic, key, value))
+
+    def flush(self, _):
+        return self.stuck
+
+    def __len__(self):
+        return self.stuck
+
+
+@pytest.fixture
+def producers(monkeypatch):
+    made = []
+
+    def produce(_):
+        made.append(Producer())
+        return made[-1]
+
+    monkeypatch.setattr("confluent_kafka.Producer", produce)
+    return made
+
+
+def probe(folder, text):
+    path = folder / "events.py"
+    path.write_text(text)
+    return Probe(Load("nowhere", "in", str(path), rate=1, seconds=1, begin_us=0))
+
+
+def test_probes_do_not_run_out(tmp_path, producers):
+    one = probe(tmp_path, FEW)
+    for _ in range(5):
+        one.send()
+    assert [key for _, key, _ in producers[0].sent] == ["a", "b", "a", "b", "a"]
+
+
+def test_events_that_there_are_none_of_are_named(tmp_path, producers):
+    with pytest.raises(TrialError, match=r"EVENTS_EMPTY: .*events\.py gives no events"):
+        probe(tmp_path, NONE).send()
+
+
+def test_rows_of_tables_that_are_not_taken_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "FLUSH_SECONDS", 0.1)
+    monkeypatch.setattr(waiting, "machine_slowness", lambda: 1.0)
+    monkeypatch.setattr("confluent_kafka.Producer", lambda _: Producer(stuck=3))
+    monkeypatch.setattr("eagre.broker.Topics.create", lambda *_: None)
+    path = tmp_path / "events.py"
+    path.write_text(f"{FEW}def tables(random):\n    yield 'table', 'k', {{'n': 1}}\n")
+    with pytest.raises(TrialError, match="TABLES_NOT_SENT: nowhere:1 did not take 3 rows"):
+        EventsFile(str(path)).fill_tables("nowhere:1")
+
+
+class LateResult:
+    """Stands for a consumer: the only result comes after a while."""
+
+    def __init__(self, seconds):
+        self._due = time.monotonic() + seconds
+
+    def poll(self, _):
+        if self._due and time.monotonic() > self._due:
+            self._due = None
+            return SimpleNamespace(
+                error=lambda: None,
+                timestamp=lambda: (1, 0),
+                value=lambda: b'{"sent_us":0}',
+                headers=list,
+            )
+        time.sleep(0.01)
+        return None
+
+    def consume(self, *_):
+        return []
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(("slowness", "results"), [(1.0, 0), (100.0, 1)])
+def test_late_results_have_more_time_on_a_slow_machine(tmp_path, monkeypatch, slowness, results):
+    monkeypatch.setattr(waiting, "machine_slowness", lambda: slowness)
+    monkeypatch.setattr(meter, "LINGER_SECONDS", 0)
+    monkeypatch.setattr(meter, "gc", SimpleNamespace(disable=lambda: None))
+    monkeypatch.setattr(meter, "sys", SimpleNamespace(setswitchinterval=lambda _: None))
+    monkeypatch.setattr(meter, "_consumer", lambda *_: LateResult(2))
+    taken = []
+    judge = SimpleNamespace(
+        take=lambda *result: taken.append(result),
+        complete=lambda: bool(taken),
+        verdict=lambda: {"results": len(taken)},
+    )
+    monkeypatch.setattr(meter.Measurement, "judge", lambda _: judge)
+    path = tmp_path / "events.py"
+    path.write_text(FEW)
+    what = Load("nowhere", "in", str(path), rate=1, seconds=1, begin_us=0)
+    now = what.now_us()
+    asked = meter.Measurement(what, "out", {0: 0}, from_us=now, until_us=now, grace=0.2)
+    assert meter.Meter(asked).run() == {"results": results}
