@@ -20,7 +20,7 @@ demo: setup  ## the payments stream in micro-batch and in real time (ARGS="--sec
 # One test process for each core, as far as the memory goes.
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-test: setup $(VENV)/.dev $(VENV)/.docs lint  ## style, types, layers, unit tests, every operator in both modes (ARGS="-k broker")
+test: setup $(VENV)/.dev $(VENV)/.docs  ## style, types, layers, unit tests, every operator in both modes (ARGS="-k broker")
 	@$(PYTEST) $(ARGS)
 
 e2e: setup $(VENV)/.dev $(VENV)/.docs  ## kills, restarts, clusters, browsers, use cases, the wheel (ARGS="-k wheel")

@@ -102,8 +102,7 @@ def test_what_a_killed_demo_left_is_swept(own_cache, monkeypatch):
 KILLED = """
 import os
 from eagre.config import cache_dir
-from eagre.delivery import Checkpoint
-from eagre.delivery.checkpoint import Binding
+from eagre.commit import Binding, Checkpoint
 from eagre.runtime.runs import Register
 from eagre.trial.trial import scratch_folder
 

@@ -637,7 +637,7 @@ def test_above_its_rate_the_tap_samples_and_says_so(monkeypatch):
     flood, meter = Flood(None), Meter()
     monkeypatch.setattr("confluent_kafka.Consumer", lambda _: flood)
     clock = SimpleNamespace(monotonic=flood.monotonic, time_ns=time.time_ns)
-    monkeypatch.setattr("eagre.dashboard.tap.time", clock)
+    monkeypatch.setattr("eagre.dashboard.result_sampler.time", clock)
     reading = ResultSampler({}, {"flood": 1}, ["page-in"], meter)
     assert flood.over.wait(60)
     reading.close()

@@ -1,0 +1,23 @@
+"""Style and types, beside the other tests: they fill the moments in which those wait."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",)],
+    ids=" ".join,
+)
+def test_style(command):
+    program, *arguments = command
+    done = subprocess.run(
+        [BIN / program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}{done.stderr}"
