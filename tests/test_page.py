@@ -569,6 +569,7 @@ def test_the_tap_reads_both_headers(tap, header):
     meter, producer, name = tap
     settle(meter, producer, name)
     before = meter.total()["records"]
+    began = time.monotonic()
     for _ in range(50):
         send(producer, name, 300, header)
     producer.produce(name, b"{}")
@@ -576,10 +577,11 @@ def test_the_tap_reads_both_headers(tap, header):
     producer.produce(name, b"{}", headers={"eagre-fence": b"id 2"})
     send(producer, name, 300, place="others/0/7")
     producer.flush()
+    took_ms = (time.monotonic() - began) * 1000
     wait_until(lambda: seen(meter) >= before + 52, 10, "not all were seen")
     total = meter.total()
     assert (total["records"], total["unmeasured"]) == (before + 50, 2)
-    assert total["p95_ms"] == pytest.approx(305, rel=0.1)
+    assert 290 <= total["p95_ms"] <= 1.1 * (300 + took_ms), "the broker stamps them by then"
 
 
 class Flood:
