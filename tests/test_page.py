@@ -567,9 +567,9 @@ def settle(meter, producer, name):
 @pytest.mark.parametrize("header", ["eagre-origin", "eagre"])
 def test_the_tap_reads_both_headers(tap, header):
     meter, producer, name = tap
+    began = time.monotonic()
     settle(meter, producer, name)
     before = meter.total()["records"]
-    began = time.monotonic()
     for _ in range(50):
         send(producer, name, 300, header)
     producer.produce(name, b"{}")
