@@ -97,10 +97,12 @@ def test_it_ends_with_the_program_that_started_it(how):
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        env={name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"},
     ) as process:
         pid = int(process.stdout.readline().split()[0])
         os.killpg(process.pid, how)
     wait_until(lambda: gone(pid), 20, f"broker {pid} outlived its program")
+    assert not list(Path("/tmp").glob(f"hsperfdata_*/{pid}")), "its JVM's counters stay"  # noqa: S108
 
 
 @pytest.fixture

@@ -79,6 +79,16 @@ def test_many_at_once_neither_fail_nor_take_each_others_folders(tmp_path):
     assert not list(tmp_path.glob("kind-*"))
 
 
+def test_what_could_not_be_removed_is_left_to_the_next_one(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("eagre.files.shutil.rmtree", lambda *_, **__: None)
+        with TemporaryFolder(tmp_path, "kind-") as path:
+            (path / ".lock").unlink()
+    assert path.exists()
+    with TemporaryFolder(tmp_path, "kind-"):
+        assert not path.exists()
+
+
 def test_removing_twice_closes_nothing_of_others(tmp_path):
     folder = TemporaryFolder(tmp_path, "kind-")
     folder.remove()

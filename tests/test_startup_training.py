@@ -155,12 +155,16 @@ def test_no_second_training_is_started_beside_one(own_cache):
 
 
 @pytest.mark.e2e
-def test_training_in_the_background_can_be_stopped(own_cache):
+@pytest.mark.parametrize("begun", [False, True])
+def test_training_in_the_background_can_be_stopped(own_cache, begun):
+    """At once, or when its broker writes into its folder."""
     assert not stop_background_training()
     train_in_background()
     [process] = wait_until(lambda: training(own_cache)[:1], 30, "nothing was started")
     wait_until(lambda: process.nice() == 19, 30, "it has the priority of other work")
     wait_until(folders, 30, "it did not begin")
+    if begun:
+        wait_until(lambda: list(own_cache.rglob("meta.properties")), 120, "no broker")
     assert stop_background_training()
     assert not folders(), "its folder is left behind"
     wait_until(lambda: not training(own_cache), 30, "it goes on")

@@ -95,8 +95,12 @@ class TemporaryFolder:
         self.lock = -1
 
     def _remove(self, folder: Path) -> None:
+        """Remove a folder; what a dying process still writes into it is left to the next sweep."""
         self._before_removal(folder)
         shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            with contextlib.suppress(OSError):
+                (folder / LOCK).touch()
 
     def __enter__(self) -> Path:
         return self.path

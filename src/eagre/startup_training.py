@@ -34,6 +34,7 @@ LIMIT_SECONDS = 300
 LONGEST_REASON = 300
 LONGEST_PLACE = 70
 """Of Java's temporary folder: the path of a socket in it may have about a hundred characters."""
+KILL_SECONDS = 10
 KEPT = 3
 """Archives: there may be several environments, of 200 MB each."""
 LOADED_SECONDS, LOADED_RATE, SHORT = 15, 2_000, "200 ms"
@@ -89,12 +90,26 @@ def stop_background_training() -> bool:
     pid = _noted()
     if pid is None:
         return False
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
+    _kill(pid)
     for left in _note().parent.glob(f"{KIND}{_mark(pid)}*"):
         shutil.rmtree(left, ignore_errors=True)
     forget(pid)
     return True
+
+
+def _kill(pid: int) -> None:
+    """Kill a training with all it started, its broker too, and wait until they are gone."""
+    import psutil
+
+    tree = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        tree = psutil.Process(pid).children(recursive=True)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    for process in tree:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(tree, timeout=KILL_SECONDS)
 
 
 def _note() -> Path:
