@@ -1,7 +1,8 @@
 """The effect of each setting of the latency profile: with it, and with it alone taken back.
 
 A count and a sum per key at 2,000 records/s in real time, with epochs short enough that their
-boundaries are in the figures; rounds interleaved, medians taken. Writes ``docs/profile.md``.
+boundaries are in the figures; rounds interleaved, medians taken. Writes
+``docs/reference/profile.md``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(warmup=30.0, seconds=15.0, epoch="10 seconds")
 FIGURES = ("p50_ms", "p99_ms", "max_ms")
-TARGET = Path("docs/profile.md")
+TARGET = Path("docs/reference/profile.md")
 PAGE = """# The profiles
 
 What `eg.configure` and `eg.session` set, unless you did. Your own settings, in the builder or in
@@ -44,9 +45,10 @@ slots). The profile measured twice differs by itself: p50 {base[p50_ms]:.1f} and
 nothing.
 
 This is one JVM, where rows go from hand to hand instead of through Spark's shuffle
-([decision 17](decisions/0017-local-shuffle.md)) and state is written while the epoch goes on
-([decision 16](decisions/0016-state-bookmarks.md)): what the first four settings mend is hardly
-there any more. They are for where Spark's own shuffle and ends of epochs are at work, such as a
+([decision 17](../internals/decisions/0017-in-process-shuffle.md)) and state is written while the
+epoch goes on ([decision 16](../internals/decisions/0016-state-commits.md)): what the
+first four settings mend is hardly there any more.
+They are for where Spark's own shuffle and ends of epochs are at work, such as a
 cluster. With those, on one machine, measured in the same way on 2026-11-15:
 
 | setting | p50, ms without → with | p99, ms without → with |
@@ -54,12 +56,13 @@ cluster. With those, on one machine, measured in the same way on 2026-11-15:
 | `spark.shuffle.streaming.networkBufferMaxWaitTimeMs` | 34.5 → 8.3 | 1166 → 811 |
 | `spark.sql.shuffle.partitions` (8 → 2) | 43.1 → 8.3 | 2172 → 811 |
 | `...stateStore.rocksdb.changelogCheckpointing.enabled` | 8.0 → 8.3 | 1382 → 811 |
-| `spark.sql.streaming.checkpointFileManagerClass` | see [the end of an epoch](boundary.md) | |
+| `spark.sql.streaming.checkpointFileManagerClass` | see [here](../internals/boundary.md) | |
 
 One shuffle partition instead of two, with epochs of 5 minutes: p50 2.1 → 1.6 ms, p99 13 → 7 ms. The
 profile differed by itself there too: p50 8.3 and 5.2 ms, p99 811 and 620 ms. No effect could be
 seen of 2 GB of driver memory instead of 1 (p99 793 ms) and of adaptive planning off (714 ms), which
-are left out. The collector and the heap: [decision 7](decisions/0007-heap-and-threads.md).
+are left out. The collector and the heap:
+[decision 7](../internals/decisions/0007-heap-and-threads.md).
 
 Beside the table: `kafka.linger.ms=0` on the sink's producer (a producer that lingers adds its wait
 to every record) and `kafka.enable.metrics.push=false` on its clients (they look with every request
@@ -82,7 +85,7 @@ a record wait up to 5 ms on its way in and 5 ms on its way out, and share its re
 
 Spark's settings are the same in both, so a checkpoint serves either and a run may change its
 profile. Options of `eg.Kafka` win over both. A database as sink has no profile: its writes share
-their way by themselves ([decision 9](decisions/0009-databases-by-version.md)).
+their way by themselves ([decision 9](../internals/decisions/0009-databases-by-version.md)).
 
 `count` on two cores at half their usual speed, 2026-11-17, 45 s of warm-up, one run each,
 milliseconds and processor seconds per million records, the broker's apart:

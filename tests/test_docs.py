@@ -97,7 +97,7 @@ def call(test, harness):
 
 @pytest.mark.e2e
 def test_the_first_pipeline_runs_as_its_page_says(cli):
-    page = PAGES["docs/first-pipeline.md"]
+    page = PAGES["docs/tutorials/first-pipeline.md"]
     cli.app(dict(FILE.findall(page))["score.py"], "score.py")
     [send] = re.findall(r"^\$ echo '(.+)' \| eagre (topic produce .+)$", page, re.MULTILINE)
     [tail] = re.findall(r"^\$ eagre (topic tail .+)$", page, re.MULTILINE)
@@ -163,7 +163,7 @@ def test_the_readmes_operators_can_be_planned(eagre_harness):
 
 def test_the_page_about_operators_runs(run_pipeline):
     scope = {}
-    for code in blocks("python", (ROOT / "docs" / "operators.md").read_text()):
+    for code in blocks("python", (ROOT / "docs" / "reference" / "operators.md").read_text()):
         exec(code, scope)  # noqa: S102  (our own page)
     at = "2026-01-01T00:00:00Z"
     payment = {"id": "p", "card": "c", "amount": 9.0, "country": "CH", "at": at}
@@ -204,7 +204,7 @@ def test_the_page_about_operators_runs(run_pipeline):
 
 def test_the_page_about_python_runs(run_in_both_modes):
     scope = {}
-    for code in blocks("python", (ROOT / "docs" / "python.md").read_text()):
+    for code in blocks("python", (ROOT / "docs" / "reference" / "python.md").read_text()):
         exec(code, scope)  # noqa: S102  (our own page)
     rows = [{"card": "c", "amount": 5000.0, "country": "DE"}]
     assert run_in_both_modes(scope["score"], rows)[0]["risk"] == 0.9
@@ -217,14 +217,14 @@ def test_the_page_about_python_runs(run_in_both_modes):
 
 def test_the_page_about_the_page_promises():
     scope = {}
-    for code in blocks("python", (ROOT / "docs" / "page.md").read_text()):
+    for code in blocks("python", (ROOT / "docs" / "how-to" / "dashboard.md").read_text()):
         exec(code, scope)  # noqa: S102  (our own page)
     assert (scope["score"].slo.percentile, scope["score"].slo.within_ms) == (99.0, 100)
 
 
 def test_the_page_about_databases_declares_pipelines(eagre_spark):
     scope = {}
-    for code in blocks("python", (ROOT / "docs" / "databases.md").read_text()):
+    for code in blocks("python", (ROOT / "docs" / "how-to" / "databases.md").read_text()):
         exec(code, scope)  # noqa: S102  (our own page)
     for name in ("last_payment", "totals"):
         writer = scope[name].writer(eagre_spark, checkpoint="c", brokers="127.0.0.1:9092")
@@ -331,13 +331,15 @@ def test_the_names_in_the_text_exist():
 
 
 def test_the_python_reference_has_every_name():
-    headings = re.findall(r"^ +heading: eg\.(\w+)$", PAGES["docs/api.md"], re.MULTILINE)
+    page = PAGES["docs/reference/api.md"]
+    headings = re.findall(r"^ +heading: eg\.(\w+)$", page, re.MULTILINE)
     assert sorted(headings) == sorted(set(eagre.__all__) - {"__version__"})
 
 
 def test_the_index_of_decisions_has_each():
-    files = {path.name for path in (ROOT / "docs" / "decisions").glob("0*.md")}
-    assert set(re.findall(r"\((0\S+\.md)\)", PAGES["docs/decisions/README.md"])) == files
+    files = {path.name for path in (ROOT / "docs" / "internals" / "decisions").glob("0*.md")}
+    index = PAGES["docs/internals/decisions/README.md"]
+    assert set(re.findall(r"\((0\S+\.md)\)", index)) == files
 
 
 OUTSIDE = re.compile(
@@ -362,7 +364,7 @@ def test_the_site_builds_and_asks_for_nothing_from_outside(tmp_path):
     files = [path for kind in ("*.html", "*.css") for path in tmp_path.rglob(kind)]
     assert len(files) > len(PAGES)
     assert [path.name for path in files if OUTSIDE.search(path.read_text())] == []
-    assert "<pre>" in (tmp_path / "api.html").read_text()
+    assert "<pre>" in (tmp_path / "reference" / "api.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -378,15 +380,15 @@ def test_a_request_to_outside_would_be_found(line):
 
 
 def test_the_command_reference_is_current():
-    assert (ROOT / "docs" / "cli.md").read_text() == reference(), "run `make docs`"
+    assert (ROOT / "docs" / "reference" / "cli.md").read_text() == reference(), "run `make docs`"
 
 
 def test_the_page_of_the_rules_is_current():
-    assert (ROOT / "docs" / "check.md").read_text() == rules_page(), "run `make docs`"
+    assert (ROOT / "docs" / "reference" / "check.md").read_text() == rules_page(), "run `make docs`"
 
 
 def test_the_profile_page_holds_the_profile():
-    page = (ROOT / "docs" / "profile.md").read_text()
+    page = (ROOT / "docs" / "reference" / "profile.md").read_text()
     for setting in (*PROFILE, COLLECTOR):
         row = f"| `{setting.key}` | `{setting.shown}` | {setting.reason} |"
         assert row in page, "run `make profile`"
