@@ -37,6 +37,7 @@ lint: setup $(VENV)/.dev  ## style, types, layers
 docs: setup $(VENV)/.docs  ## write the generated pages, and build the site into site/
 	@$(BIN)/python -m eagre.cli.reference > docs/reference/cli.md
 	@$(BIN)/python -m eagre.preflight.reference > docs/reference/check.md
+	@$(BIN)/python -m laboratory.ablation --tables
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "eagre: site/index.html; for its search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
@@ -54,7 +55,7 @@ chaos: setup $(VENV)/.dev  ## faults against exactly-once pipelines, verified (R
 profile: setup $(VENV)/.bench  ## measure the latency profile, setting by setting, into docs/reference/profile.md
 	@$(BIN)/python -m laboratory.ablation
 
-boundary: setup $(VENV)/.bench  ## measure the end of an epoch, phase by phase, for docs/internals/boundary.md
+boundary: setup $(VENV)/.bench  ## measure the epoch boundary, phase by phase, for docs/internals/boundary.md
 	@$(BIN)/python -m laboratory.anatomy
 
 clean:  ## remove everything that was built here

@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import inspect
+import json
 import os
 import pkgutil
 import re
@@ -391,7 +392,17 @@ def test_the_profile_page_holds_the_profile():
     page = (ROOT / "docs" / "reference" / "profile.md").read_text()
     for setting in (*PROFILE, COLLECTOR):
         row = f"| `{setting.key}` | `{setting.shown}` | {setting.reason} |"
-        assert row in page, "run `make profile`"
+        assert row in page, "run `make docs`"
+
+
+@pytest.mark.parametrize("page", ["reference/profile.md", "internals/ablations.md"])
+def test_the_tables_of_the_profile_are_current(page, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    ablation = import_module("laboratory.ablation")
+    text = (ROOT / "docs" / page).read_text()
+    recorded = json.loads(ablation.RECORDED.read_text())
+    assert "| `" in text
+    assert text == ablation.written(text, recorded), "run `make docs`"
 
 
 MODULES = [
