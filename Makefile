@@ -35,8 +35,9 @@ lint: setup $(VENV)/.dev  ## style, types, layers
 	@$(BIN)/mypy
 
 docs: setup $(VENV)/.docs  ## write the generated pages, and build the site into site/
-	@$(BIN)/python -m eagre.cli.reference > docs/cli.md
-	@$(BIN)/python -m eagre.preflight.reference > docs/check.md
+	@$(BIN)/python -m eagre.cli.reference > docs/reference/cli.md
+	@$(BIN)/python -m eagre.preflight.reference > docs/reference/check.md
+	@$(BIN)/python -m laboratory.ablation --tables
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "eagre: site/index.html; for its search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
@@ -51,10 +52,10 @@ bench: setup $(VENV)/.bench  ## the field's benchmark against the others (ARGS="
 chaos: setup $(VENV)/.dev  ## faults against exactly-once pipelines, verified (ROUNDS=20 SEED=1 CONTROL=off)
 	@$(BIN)/python -m chaos.campaign --rounds $(or $(ROUNDS),20) $(if $(SEED),--seed $(SEED)) $(if $(CONTROL),--control $(CONTROL)) $(ARGS)
 
-profile: setup $(VENV)/.bench  ## measure the latency profile, setting by setting, into docs/profile.md
+profile: setup $(VENV)/.bench  ## measure the latency profile, setting by setting, into docs/reference/profile.md
 	@$(BIN)/python -m laboratory.ablation
 
-boundary: setup $(VENV)/.bench  ## measure the end of an epoch, phase by phase, for docs/boundary.md
+boundary: setup $(VENV)/.bench  ## measure the epoch boundary, phase by phase, for docs/internals/boundary.md
 	@$(BIN)/python -m laboratory.anatomy
 
 clean:  ## remove everything that was built here

@@ -1,12 +1,15 @@
 """The effect of each setting of the latency profile: with it, and with it alone taken back.
 
-A count and a sum per key at 2,000 records/s in real time, with epochs short enough that their
-boundaries are in the figures; rounds interleaved, medians taken. Writes ``docs/profile.md``.
+A count and a sum per key at 2,000 records/s in real time, with commits every 10 s in the figures;
+rounds interleaved, medians taken. ``make profile`` measures, keeps the figures in
+``laboratory/ablation.json`` and writes the tables of ``docs/reference/profile.md`` and
+``docs/internals/ablations.md``. ``python -m laboratory.ablation --tables`` writes the tables from
+the figures that are there.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import statistics
 import sys
 import tempfile
@@ -15,108 +18,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagre.profile import COLLECTOR, PROFILE, Setting
-from eagre_bench.campaign import Bench, Options
-from eagre_bench.systems.spark import Eagre
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OPTIONS = Options(warmup=30.0, seconds=15.0, epoch="10 seconds")
-FIGURES = ("p50_ms", "p99_ms", "max_ms")
-TARGET = Path("docs/profile.md")
-PAGE = """# The profiles
+RECORDED = Path(__file__).with_name("ablation.json")
+PAGES = (Path("docs/reference/profile.md"), Path("docs/internals/ablations.md"))
+MEASURED = "in one JVM"
+"""The name of the figures that a measurement replaces; the others need settings of their own."""
+FIGURES = {"p50_ms": "p50", "p99_ms": "p99"}
 
-What `eg.configure` and `eg.session` set, unless you did. Your own settings, in the builder or in
-`spark-defaults.conf`, always win; each that differs is reported once.
+AFFECTS = {
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "p50 and p99 of pipelines with a shuffle "
+    "on a cluster; nothing in local mode, where the in-process shuffle has no such buffer",
+    "spark.sql.shuffle.partitions": "p50 and p99 of pipelines with a shuffle",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "p99 with state: the "
+    "duration of a commit",
+    "spark.sql.streaming.checkpointFileManagerClass": "p99: the duration of a commit on a local "
+    "disk",
+    "spark.driver.extraJavaOptions": "p95 and p99 of every pipeline: GC pauses",
+    "spark.ui.enabled": "no latency: one open port less, less memory",
+    "spark.sql.streaming.stateStore.providerClass": "no latency: required",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "no latency: required",
+    "spark.default.parallelism": "no latency of the stream: batch reads beside it",
+    "spark.sql.session.timeZone": "no latency: results",
+    "spark.ui.showConsoleProgress": "no latency: the terminal",
+}
+"""Which latency a setting affects, if any."""
 
-## For latency
-The default.
-
-| setting | value | reason | p50, ms without → with | p99, ms without → with |
-|---|---|---|---|---|
-{table}
-
-Measured on {date}, {cores} cores, by `make profile`: count and sum per key, {rate:,.0f} records/s,
-epochs of {epoch} with their boundaries in the figures, medians of {rounds} rounds of
-{seconds:.0f} s. *Without* is Spark's default (for the shuffle partitions 8, since 200 need as many
-slots). The profile measured twice differs by itself: p50 {base[p50_ms]:.1f} and
-{again[p50_ms]:.1f} ms, p99 {base[p99_ms]:.0f} and {again[p99_ms]:.0f} ms; smaller differences mean
-nothing.
-
-This is one JVM, where rows go from hand to hand instead of through Spark's shuffle
-([decision 17](decisions/0017-local-shuffle.md)) and state is written while the epoch goes on
-([decision 16](decisions/0016-state-bookmarks.md)): what the first four settings mend is hardly
-there any more. They are for where Spark's own shuffle and ends of epochs are at work, such as a
-cluster. With those, on one machine, measured in the same way on 2026-11-15:
-
-| setting | p50, ms without → with | p99, ms without → with |
-|---|---|---|
-| `spark.shuffle.streaming.networkBufferMaxWaitTimeMs` | 34.5 → 8.3 | 1166 → 811 |
-| `spark.sql.shuffle.partitions` (8 → 2) | 43.1 → 8.3 | 2172 → 811 |
-| `...stateStore.rocksdb.changelogCheckpointing.enabled` | 8.0 → 8.3 | 1382 → 811 |
-| `spark.sql.streaming.checkpointFileManagerClass` | see [the end of an epoch](boundary.md) | |
-
-One shuffle partition instead of two, with epochs of 5 minutes: p50 2.1 → 1.6 ms, p99 13 → 7 ms. The
-profile differed by itself there too: p50 8.3 and 5.2 ms, p99 811 and 620 ms. No effect could be
-seen of 2 GB of driver memory instead of 1 (p99 793 ms) and of adaptive planning off (714 ms), which
-are left out. The collector and the heap: [decision 7](decisions/0007-heap-and-threads.md).
-
-Beside the table: `kafka.linger.ms=0` on the sink's producer (a producer that lingers adds its wait
-to every record) and `kafka.enable.metrics.push=false` on its clients (they look with every request
-whether to push their metrics to the broker: 4 % of a stateless pipeline's JVM); Spark's ports, its
-UI included, on 127.0.0.1 in local mode; 64 task slots (threads) where no master is named.
-
-## For throughput
-`eagre run --profile throughput`, or the Spark setting `spark.eagre.profile=throughput` for sessions
-of your own. Where records are apart, Kafka's clients fetch and send each in its own request; on
-few cores those requests, in the clients and in the broker, are most of the work. This profile lets
-a record wait up to 5 ms on its way in and 5 ms on its way out, and share its request:
-
-| | for latency | for throughput |
-|---|---|---|
-| source: `kafka.fetch.min.bytes` | Kafka's default, 1 | 65536 |
-| source: `kafka.fetch.max.wait.ms` | Kafka's default, without effect then | 5 |
-| sink: `kafka.linger.ms` | 0 | 5 |
-| sink: `kafka.batch.size` | Kafka's default, 16384 | 131072 |
-| sink: `kafka.compression.type` | Kafka's default, none | lz4 |
-
-Spark's settings are the same in both, so a checkpoint serves either and a run may change its
-profile. Options of `eg.Kafka` win over both. A database as sink has no profile: its writes share
-their way by themselves ([decision 9](decisions/0009-databases-by-version.md)).
-
-`count` on two cores at half their usual speed, 2026-11-17, 45 s of warm-up, one run each,
-milliseconds and processor seconds per million records, the broker's apart:
-
-| records/s | | p50 | p99 | CPU s/M |
-|---|---|---|---|---|
-| 2,000 | for latency, twice | 0.8 and 1.3 | 5.6 and 6.4 | 228 and 233 |
-| | waits of 1 ms instead of 5 | 2.9 | 6.5 | 129 |
-| | waits of 2 ms | 4.5 | 7.6 | 89 |
-| | the profile | 10.0 | 16 | |
-| 4,000 | for latency | 123 | 918 | 131 |
-| | a producer that lingers 5 ms, and no more | 7.9 | 204 | 141 |
-| | and fetches that wait | 10.0 | 20 | 79 |
-| | and lz4: the profile | 9.9 | 18 | 70 |
-| | Flink, without lingering | 83 | 456 | 150 |
-| 8,000 | the profile, twice | 12 and 18 | 75 and 131 | 38 and 49 |
-| | Flink with these options on its clients | 13 | 146 | 45 |
-| 12,000 | the profile without lz4 | 26 | 403 | 32 |
-| | the profile | 11 | 89 | 28 |
-| 16,000 | the profile, three times | 13, 14 and 24 | 128, 96 and 221 | 27 |
-| | Flink with these options on its clients | 25 | 283 | 31 |
-
-`eagre bench run count --systems eagre-throughput --find-rate`, the highest rate with a p99 below
-100 ms: 16,000 records/s, and not 22,627 (p99 802 ms); with the profile for latency 2,000 and not
-2,378, Flink without lingering 2,000 as well. The load itself, a request for each record, takes its
-share of the two cores.
-
-Which profile is better follows the rate, not the machine: up to some 2,000 small records/s on two
-cores the one for latency, above it the other, where 10 ms are no harm. `eagre advise --rate` says
-so. What follows the machine is chosen by its size: shuffle partitions and parallelism by the cores,
-the young part of the heap by its memory.
-"""
+ELSEWHERE = {
+    "spark.sql.streaming.checkpointFileManagerClass": "the gap at an epoch boundary, 1,064 → "
+    "548 ms in one run each ([notebook](../internals/boundary.md#what-was-kept))",
+    "spark.driver.extraJavaOptions": "heap and metaspace alone, two runs each of `field`: p95 11.6 "
+    "and 14 → 3.0 and 4.5 ms, p99 70 and 35 → 6.4 and 17 ms "
+    "([decision 7](../internals/decisions/0007-heap-and-threads.md))",
+}
+"""What other measurements have shown of a setting."""
 
 Figures = dict[str, float]
+Recorded = dict[str, Any]
 
 
 def variants() -> Iterator[tuple[str, dict[str, str]]]:
@@ -147,55 +87,143 @@ class Quiet:
         self.say(f"{shown} {'; '.join(figures['problems'])}")
 
 
-def run(rounds: int) -> dict[str, Figures]:
+def measure(rounds: int) -> Recorded:
     """Measure every variant in each round, and give the medians."""
+    from eagre_bench.campaign import Bench, Options
+    from eagre_bench.systems.spark import Eagre
+
+    options = Options(warmup=30.0, seconds=15.0, epoch="10 seconds")
     seen: dict[str, list[Figures]] = {}
-    chosen = OPTIONS.applied("count")
+    chosen = options.applied("count")
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Bench(Path(scratch), OPTIONS, Quiet()) as bench,
+        Bench(Path(scratch), options, Quiet()) as bench,
     ):
         for number in range(rounds):
             for name, settings in variants():
                 sys.stderr.write(f"round {number + 1}: {name}\n")
                 seen.setdefault(name, []).append(bench.measure(chosen, Eagre(settings)))
-    return {name: _median(figures) for name, figures in seen.items()}
-
-
-def page(results: dict[str, Figures], rounds: int) -> str:
-    """Write the table."""
-    lines = [_line(setting, results) for setting in (*PROFILE, COLLECTOR)]
-    chosen = OPTIONS.applied("count")
-    return PAGE.format(
-        table="\n".join(lines),
-        date=f"{datetime.now(UTC):%Y-%m-%d}",
-        cores=os.cpu_count(),
-        rounds=rounds,
-        rate=chosen.rate,
-        epoch=chosen.epoch,
-        seconds=chosen.seconds,
-        base=results["profile"],
-        again=results["profile again"],
-    )
-
-
-def _line(setting: Setting, results: dict[str, Figures]) -> str:
-    base, without = results["profile"], results.get(setting.key)
-    told = [
-        f"{without[f]:.1f} → {base[f]:.1f}" if without else "not for latency"
-        for f in ("p50_ms", "p99_ms")
-    ]
-    return f"| `{setting.key}` | `{setting.shown}` | {setting.reason} | {told[0]} | {told[1]} |"
+    medians = {name: _median(figures) for name, figures in seen.items()}
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "rounds": rounds,
+        "seconds": chosen.seconds,
+        "profile": medians.pop("profile"),
+        "again": medians.pop("profile again"),
+        "without": medians,
+    }
 
 
 def _median(figures: list[Figures]) -> Figures:
     return {f: statistics.median(one[f] for one in figures) for f in FIGURES}
 
 
+def noise(run: Recorded, figure: str) -> float:
+    """How much the profile differs from itself in a run, as a ratio.
+
+    >>> noise({"profile": {"p50_ms": 4.0}, "again": {"p50_ms": 2.0}}, "p50_ms")
+    2.0
+    """
+    return _ratio(run["profile"][figure], run["again"][figure])
+
+
+def effect(run: Recorded, key: str) -> str:
+    """Say what a setting did in a run, or that it cannot be told from noise.
+
+    >>> run = {"profile": {"p50_ms": 4.0, "p99_ms": 90.0}, "again": {"p50_ms": 5.0, "p99_ms": 30.0}}
+    >>> effect({**run, "without": {"a": {"p50_ms": 20.0, "p99_ms": 50.0}}}, "a")
+    'p50 20.0 → 4.0 ms; p99 within noise'
+    >>> effect({**run, "without": {"a": {"p50_ms": 4.1, "p99_ms": 50.0}}}, "a")
+    'within noise'
+    >>> effect({**run, "without": {}}, "a")
+    'not measured'
+    """
+    without = run["without"].get(key)
+    if without is None:
+        return "not measured"
+    told = {
+        name: _change(without[f], run["profile"][f])
+        if _ratio(without[f], run["profile"][f]) > noise(run, f)
+        else "within noise"
+        for f, name in FIGURES.items()
+    }
+    if set(told.values()) == {"within noise"}:
+        return "within noise"
+    return "; ".join(f"{name} {change}" for name, change in told.items())
+
+
+def settings_table(recorded: Recorded) -> str:
+    """Each setting, what it does, what it affects, and what was measured."""
+    lines = [
+        "| setting | value | what it does | affects | measured effect, without → with |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [_line(setting, recorded) for setting in (*PROFILE, COLLECTOR)]
+    return "\n".join(lines)
+
+
+def _line(setting: Setting, recorded: Recorded) -> str:
+    told = [
+        f"{name}: {shown}"
+        for name, run in recorded.items()
+        if (shown := effect(run, setting.key)) != "not measured"
+    ]
+    if setting.key in ELSEWHERE:
+        told.append(ELSEWHERE[setting.key])
+    return (
+        f"| `{setting.key}` | `{setting.shown}` | {setting.reason} | {AFFECTS[setting.key]} | "
+        f"{'; '.join(told) or 'not measured'} |"
+    )
+
+
+def runs_table(recorded: Recorded) -> str:
+    """The figures as they were measured."""
+    lines = ["| run | variant | p50, ms | p99, ms |", "|---|---|---:|---:|"]
+    for name, run in recorded.items():
+        rows = {"the profile": run["profile"], "the profile again": run["again"]}
+        rows |= {f"without `{key}`": figures for key, figures in run["without"].items()}
+        for number, (variant, figures) in enumerate(rows.items()):
+            shown = f"{name}, {run['date']}" if not number else ""
+            p50, p99 = (_number(figures[f]) for f in FIGURES)
+            lines.append(f"| {shown} | {variant} | {p50} | {p99} |")
+    return "\n".join(lines)
+
+
+def written(page: str, recorded: Recorded) -> str:
+    r"""Replace the tables between the marks of a page.
+
+    >>> "p50" in written("<!-- ablation:runs -->\n<!-- /ablation -->", {})
+    True
+    """
+    for name, table in (("settings", settings_table), ("runs", runs_table)):
+        mark = f"<!-- ablation:{name} -->\n"
+        head, found, rest = page.partition(mark)
+        if found:
+            _, end, tail = rest.partition("<!-- /ablation -->")
+            page = f"{head}{mark}{table(recorded)}\n{end}{tail}"
+    return page
+
+
+def _ratio(one: float, other: float) -> float:
+    return max(one, other) / min(one, other)
+
+
+def _change(without: float, with_it: float) -> str:
+    return f"{_number(without)} → {_number(with_it)} ms"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"  # noqa: PLR2004  (a digit more)
+
+
 def main() -> None:
-    """Measure, and write the page."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    TARGET.write_text(page(run(rounds), rounds))
+    """Measure unless only the tables are asked for, and write the pages."""
+    recorded: Recorded = json.loads(RECORDED.read_text())
+    if sys.argv[1:] != ["--tables"]:
+        recorded[MEASURED] = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+        RECORDED.write_text(json.dumps(recorded, indent=2) + "\n")
+    for path in PAGES:
+        path.write_text(written(path.read_text(), recorded))
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ def run(rounds: int) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Measure, and print the table of ``docs/boundary.md``."""
+    """Measure, and print the table of ``docs/internals/boundary.md``."""
     told = run(int(sys.argv[1]) if len(sys.argv) > 1 else 2)
     sys.stdout.write(f"| phase | {' | '.join(told)} |\n|---|{'---|' * len(told)}\n")
     for phase in next(iter(told.values())):

@@ -104,7 +104,9 @@ def test_a_project_states_what_it_imports(use_case):
     assert set(tests) <= brought | modules(requirements(extras["test"]))
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/install.md", "docs/first-pipeline.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/tutorials/install.md", "docs/tutorials/first-pipeline.md"]
+)
 def test_the_pages_name_the_wheel_of_this_version(page):
     named = re.findall(r"eagre-([\w.]+)-py3-none-any\.whl", (ROOT / page).read_text())
     assert set(named) == {eagre.__version__}

@@ -3,12 +3,14 @@
 import doctest
 import importlib
 import inspect
+import json
 import os
 import pkgutil
 import re
 import shlex
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -97,7 +99,7 @@ def call(test, harness):
 
 @pytest.mark.e2e
 def test_the_first_pipeline_runs_as_its_page_says(cli):
-    page = PAGES["docs/first-pipeline.md"]
+    page = PAGES["docs/tutorials/first-pipeline.md"]
     cli.app(dict(FILE.findall(page))["score.py"], "score.py")
     [send] = re.findall(r"^\$ echo '(.+)' \| eagre (topic produce .+)$", page, re.MULTILINE)
     [tail] = re.findall(r"^\$ eagre (topic tail .+)$", page, re.MULTILINE)
@@ -116,7 +118,7 @@ def test_the_first_pipeline_runs_as_its_page_says(cli):
 
 @pytest.mark.e2e
 def test_the_readme_pipeline_passes_the_readme_test(tmp_path):
-    pipeline, _, _, _, test, _ = blocks("python")
+    pipeline, _, _, _, test = blocks("python")
     (tmp_path / "score.py").write_text(pipeline)
     (tmp_path / "test_score.py").write_text(test)
     done = subprocess.run(
@@ -163,7 +165,7 @@ def test_the_readmes_operators_can_be_planned(eagre_harness):
 
 def test_the_page_about_operators_runs(run_pipeline):
     scope = {}
-    for code in blocks("python", (ROOT / "docs" / "operators.md").read_text()):
+    for code in blocks("python", (ROOT / "docs" / "reference" / "operators.md").read_text()):
         exec(code, scope)  # noqa: S102  (our own page)
     at = "2026-01-01T00:00:00Z"
     payment = {"id": "p", "card": "c", "amount": 9.0, "country": "CH", "at": at}
@@ -204,7 +206,7 @@ def test_the_page_about_operators_runs(run_pipeline):
 
 def test_the_page_about_python_runs(run_in_both_modes):
     scope = {}
-    for code in blocks("python", (ROOT / "docs" / "python.md").read_text()):
+    for code in blocks("python", (ROOT / "docs" / "reference" / "python.md").read_text()):
         exec(code, scope)  # noqa: S102  (our own page)
     rows = [{"card": "c", "amount": 5000.0, "country": "DE"}]
     assert run_in_both_modes(scope["score"], rows)[0]["risk"] == 0.9
@@ -217,14 +219,14 @@ def test_the_page_about_python_runs(run_in_both_modes):
 
 def test_the_page_about_the_page_promises():
     scope = {}
-    for code in blocks("python", (ROOT / "docs" / "page.md").read_text()):
+    for code in blocks("python", (ROOT / "docs" / "how-to" / "dashboard.md").read_text()):
         exec(code, scope)  # noqa: S102  (our own page)
     assert (scope["score"].slo.percentile, scope["score"].slo.within_ms) == (99.0, 100)
 
 
 def test_the_page_about_databases_declares_pipelines(eagre_spark):
     scope = {}
-    for code in blocks("python", (ROOT / "docs" / "databases.md").read_text()):
+    for code in blocks("python", (ROOT / "docs" / "how-to" / "databases.md").read_text()):
         exec(code, scope)  # noqa: S102  (our own page)
     for name in ("last_payment", "totals"):
         writer = scope[name].writer(eagre_spark, checkpoint="c", brokers="127.0.0.1:9092")
@@ -232,16 +234,12 @@ def test_the_page_about_databases_declares_pipelines(eagre_spark):
         assert writer is not None
 
 
-def test_the_readmes_plain_pyspark_runs(eagre_harness, tmp_path):
-    for topic in ("payments", "large"):
-        if topic not in eagre_harness.topics.names():
-            eagre_harness.topics.create(topic, 1)
-    scope = {"brokers": eagre_harness.brokers, "checkpoint": str(tmp_path)}
-    exec(blocks("python")[5], scope)  # noqa: S102  (our own README)
-    try:
-        assert scope["query"].isActive
-    finally:
-        scope["query"].stop()
+def test_the_readme_is_short_and_all_of_its_code_is_run():
+    assert len(README.splitlines()) <= 180
+    assert len(blocks("python")) == 5
+    scope = {"eg": eagre}
+    exec(blocks("python")[3], scope)  # noqa: S102  (our own README)
+    assert scope["scores"].delivery == "exactly-once"
 
 
 def shell_lines():
@@ -331,13 +329,28 @@ def test_the_names_in_the_text_exist():
 
 
 def test_the_python_reference_has_every_name():
-    headings = re.findall(r"^ +heading: eg\.(\w+)$", PAGES["docs/api.md"], re.MULTILINE)
+    page = PAGES["docs/reference/api.md"]
+    headings = re.findall(r"^ +heading: eg\.(\w+)$", page, re.MULTILINE)
     assert sorted(headings) == sorted(set(eagre.__all__) - {"__version__"})
 
 
 def test_the_index_of_decisions_has_each():
-    files = {path.name for path in (ROOT / "docs" / "decisions").glob("0*.md")}
-    assert set(re.findall(r"\((0\S+\.md)\)", PAGES["docs/decisions/README.md"])) == files
+    files = {path.name for path in (ROOT / "docs" / "internals" / "decisions").glob("0*.md")}
+    index = PAGES["docs/internals/decisions/README.md"]
+    assert set(re.findall(r"\((0\S+\.md)\)", index)) == files
+
+
+def test_the_animation_of_the_readme_is_the_recording(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    animation = import_module("laboratory.animation")
+    picture = (ROOT / animation.PICTURE).read_text()
+    recording = json.loads(animation.RECORDED.read_text())
+    assert picture == animation.drawn(recording), "run `python -m laboratory.animation`"
+    assert f"]({animation.PICTURE})" in README
+    texts = ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")  # noqa: S314  (ours)
+    assert any("micro-batch ÷ real-time" in (text.text or "") for text in texts)
+    assert re.findall('https?://[^"]+', picture) == ["http://www.w3.org/2000/svg"]
+    assert len(picture) < 30_000
 
 
 OUTSIDE = re.compile(
@@ -362,7 +375,7 @@ def test_the_site_builds_and_asks_for_nothing_from_outside(tmp_path):
     files = [path for kind in ("*.html", "*.css") for path in tmp_path.rglob(kind)]
     assert len(files) > len(PAGES)
     assert [path.name for path in files if OUTSIDE.search(path.read_text())] == []
-    assert "<pre>" in (tmp_path / "api.html").read_text()
+    assert "<pre>" in (tmp_path / "reference" / "api.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -378,18 +391,28 @@ def test_a_request_to_outside_would_be_found(line):
 
 
 def test_the_command_reference_is_current():
-    assert (ROOT / "docs" / "cli.md").read_text() == reference(), "run `make docs`"
+    assert (ROOT / "docs" / "reference" / "cli.md").read_text() == reference(), "run `make docs`"
 
 
 def test_the_page_of_the_rules_is_current():
-    assert (ROOT / "docs" / "check.md").read_text() == rules_page(), "run `make docs`"
+    assert (ROOT / "docs" / "reference" / "check.md").read_text() == rules_page(), "run `make docs`"
 
 
 def test_the_profile_page_holds_the_profile():
-    page = (ROOT / "docs" / "profile.md").read_text()
+    page = (ROOT / "docs" / "reference" / "profile.md").read_text()
     for setting in (*PROFILE, COLLECTOR):
         row = f"| `{setting.key}` | `{setting.shown}` | {setting.reason} |"
-        assert row in page, "run `make profile`"
+        assert row in page, "run `make docs`"
+
+
+@pytest.mark.parametrize("page", ["reference/profile.md", "internals/ablations.md"])
+def test_the_tables_of_the_profile_are_current(page, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    ablation = import_module("laboratory.ablation")
+    text = (ROOT / "docs" / page).read_text()
+    recorded = json.loads(ablation.RECORDED.read_text())
+    assert "spark.sql.shuffle.partitions` |" in text
+    assert text == ablation.written(text, recorded), "run `make docs`"
 
 
 MODULES = [
@@ -403,7 +426,10 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("name", [*MODULES, "laboratory.ablation", "laboratory.anatomy"])
+LABORATORY = ["laboratory.ablation", "laboratory.anatomy", "laboratory.animation"]
+
+
+@pytest.mark.parametrize("name", [*MODULES, *LABORATORY])
 def test_docstring_examples(name, monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
     failed, _ = doctest.testmod(import_module(name))

@@ -363,7 +363,7 @@ def test_state_is_what_status_shows(page):
 
 @pytest.mark.long
 def test_many_seconds_for_ten_clients_leave_memory_flat():
-    """Ten minutes of seconds, each shorter; docs/page.md has the real ten minutes."""
+    """Ten minutes of seconds, each shorter; docs/how-to/dashboard.md has the real ten minutes."""
     run = run_of(vitals=VITALS)
     tracemalloc.start()
     with Dashboard(shown=lambda: [run], every=0.005) as page:

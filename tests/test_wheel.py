@@ -25,7 +25,7 @@ BLOCK = re.compile(r"(?:^`(\w+\.py)`:\n+)?^```(\w*)\n(.*?)^```$", re.MULTILINE |
 
 def blocks(page):
     """The code blocks of a page in order: the file each is, if it is one, language, text."""
-    return BLOCK.findall((ROOT / "docs" / page).read_text())
+    return BLOCK.findall((ROOT / "docs" / "tutorials" / page).read_text())
 
 
 def typed(text):
@@ -141,7 +141,7 @@ def outside():
 
 @pytest.fixture(scope="module")
 def installed(built, tmp_path_factory):
-    """The environment that docs/install.md makes of the wheel, as variables for a shell."""
+    """The environment that tutorials/install.md makes of the wheel, as variables for a shell."""
     folder = tmp_path_factory.mktemp("installed")
     shutil.copy(built[0], folder)
     env = {**outside(), "XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))}
@@ -173,7 +173,7 @@ def shell(installed, tmp_path):
 
 
 class Walk:
-    """Does what docs/first-pipeline.md says, command by command, as a reader with two terminals.
+    """Does what tutorials/first-pipeline.md says, command by command, with two terminals.
 
     A run goes on in the first terminal until the page starts the next one.
     """

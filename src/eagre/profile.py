@@ -1,8 +1,8 @@
 """What Eagre sets by itself: Spark's settings, and those of its Kafka clients.
 
 Spark's are the same in both profiles, so that a checkpoint serves either; what differs is how long
-Kafka's clients wait for company. ``docs/profile.md`` shows the measured effect of each setting;
-``make profile`` writes it.
+Kafka's clients wait for company. ``docs/reference/profile.md`` shows the measured effect of each
+setting; ``make profile`` writes it.
 """
 
 from __future__ import annotations

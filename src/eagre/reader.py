@@ -1,8 +1,8 @@
 """Reads an exactly-once topic with in-band fences: leaves out what a dead process wrote late.
 
 A run that begins writes a fence into each partition. A record is valid when its incarnation is not
-below the highest fence of its pipeline before it. ``docs/exactly-once.md`` has the rule for readers
-in any language; this is it for confluent-kafka:
+below the highest fence of its pipeline before it. ``docs/explanation/exactly-once.md`` has the rule
+for readers in any language; this is it for confluent-kafka:
 
 >>> from confluent_kafka import Consumer  # doctest: +SKIP
 >>> fences = Fences()  # doctest: +SKIP

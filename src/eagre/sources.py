@@ -86,7 +86,7 @@ class Kafka:
         create: Whether it may be created.
         brokers: ``host:port`` of its cluster; ``eagre run --brokers`` replaces it.
         delivery: As a sink, ``at-least-once``, where a failure repeats what came since the last
-            commit, or ``exactly-once`` (docs/exactly-once.md).
+            commit, or ``exactly-once`` (docs/explanation/exactly-once.md).
         fence: ``in-band`` also writes fence records into an exactly-once sink, for readers with
             ``eagre.reader``.
         partitioned_by: As a source, the columns by which its producers choose the partition: rows

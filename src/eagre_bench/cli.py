@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SYSTEMS = "floor,eagre,spark-micro-batch,flink,quix"
 FIND_RATE_WARMUP, FIND_RATE_SECONDS = 45.0, 15.0
-PUBLISHED = ("README.md", "docs/bench.md", "docs/python.md")
+PUBLISHED = ("README.md", "docs/explanation/bench.md", "docs/reference/python.md")
 
 Document = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """From trials to the document of a run: medians, spread, the A/A control, ratios.
 
-``docs/bench.md`` describes the document, ``schema.json`` is its schema.
+``docs/explanation/bench.md`` describes the document, ``schema.json`` is its schema.
 """
 
 from __future__ import annotations

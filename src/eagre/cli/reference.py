@@ -13,7 +13,7 @@ _WIDTH = 96
 
 
 def reference() -> str:
-    """Write ``docs/cli.md``."""
+    """Write ``docs/reference/cli.md``."""
     from eagre.cli import eagre
 
     sections = [f"## {path}\n```\n{text}\n```\n" for path, text in _commands(eagre, "eagre")]

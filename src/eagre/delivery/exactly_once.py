@@ -2,7 +2,8 @@
 
 Each record carries the position of the row that triggered it. A run that begins finds in the output
 what the run before delivered since the last commit, and leaves exactly that out when Spark reads
-those rows again. ``docs/exactly-once.md`` has the rule for readers, and what is assumed.
+those rows again. ``docs/explanation/exactly-once.md`` has the rule for readers, and what is
+assumed.
 """
 
 from __future__ import annotations

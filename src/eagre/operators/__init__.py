@@ -1,4 +1,7 @@
-"""What Real-Time Mode lacks: stateful operators, the same in every mode (docs/operators.md)."""
+"""What Real-Time Mode lacks: stateful operators, the same in every mode.
+
+``docs/reference/operators.md`` describes them.
+"""
 
 from eagre.operators.deduplicate import deduplicate
 from eagre.operators.join import interval_join

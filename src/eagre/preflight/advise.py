@@ -14,15 +14,21 @@ if TYPE_CHECKING:
 Choice = Literal["real-time", "micro-batch", "available-now", "none"]
 
 BATCH_FLOOR_MS = 600.0
-"""The p99 below which micro-batches do not come, however short their trigger (docs/bench.md)."""
+"""The p99 below which micro-batches do not come, however short their trigger.
+
+``docs/explanation/bench.md`` has the sweep.
+"""
 REAL_TIME_P99_MS = 50.0
-"""The p99 that real time keeps on a machine with room, its boundaries apart (docs/bench.md)."""
+"""The p99 that real time keeps on a machine with room, its boundaries apart.
+
+``docs/explanation/bench.md`` has the figures.
+"""
 SCHEDULED_MS = 600_000.0
 """From here on a run every few minutes does, and costs nothing in between."""
 CPU_S_PER_MILLION = 200.0
-"""CPU seconds for a million small records, in either mode (docs/bench.md)."""
+"""CPU seconds for a million small records, in either mode (docs/explanation/bench.md)."""
 SHARED_S_PER_MILLION = 80.0
-"""The same with the profile for throughput (docs/profile.md)."""
+"""The same with the profile for throughput (docs/reference/profile.md)."""
 SHARED_FROM = 4000.0
 """Records per second from which that was measured; there records are close enough together."""
 HEADROOM = 2.0
