@@ -45,7 +45,9 @@ def test_the_demo_measures_both_modes_and_its_page_shows_them(cli):
 
 def _measured(said):
     """What the demo's page has measured in each mode; nothing while it is not there."""
-    address = next((line.split("the page: ")[1] for line in list(said) if "the page: " in line), "")
+    address = next(
+        (line.split("dashboard: ")[1] for line in list(said) if "dashboard: " in line), ""
+    )
     url, _, token = address.strip().partition("?token=")
     asked = {"Authorization": f"Bearer {token}"}
     try:
