@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import click
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from eagre import cli as package
 from eagre.broker import Topics
@@ -291,6 +292,8 @@ def test_tail_shows_all_of_a_record(call, eagre_broker, tmp_path):
     assert tail("--from", "1", "--partition", "1", "-n", "1", "--offsets", "--keys") == [
         "1\t1\tnull\t\x1b[31mone"
     ]
+    record = next(records.read(topics, "tailed", {1: 1}))
+    assert records.Columns(terminal=True, keys=True).text(record) == "null\t\\x1b[31mone"
     assert tail("--from", "2026-01-01T00:00:09Z", "-n", "1", "--keys") == ["k2\tnull"]
     [line] = tail("--from", "earliest", "--partition", "1", "-n", "1", "--json", "-")
     assert json.loads(line) == {
@@ -319,3 +322,21 @@ def test_a_start_beyond_the_end_waits_there(eagre_broker):
     assert records.begin(topics, "short", "99") == {0: 0}
     with pytest.raises(SettingsError, match="its partitions are 0 to 0"):
         records.begin(topics, "short", "latest", (1,))
+
+
+def test_the_lag_of_a_group(call, eagre_broker):
+    topics = Topics(eagre_broker.address)
+    topics.create("lagging", 1)
+    sender = records.Sender(topics)
+    for _ in range(3):
+        sender.send("lagging", None, b"v")
+    sender.finish()
+    consumer = Consumer({"bootstrap.servers": eagre_broker.address, "group.id": "billing"})
+    consumer.commit(offsets=[TopicPartition("lagging", 0, 1)], asynchronous=False)
+    consumer.close()
+    asked = ("topic", "lag", "--group", "billing", "--brokers", eagre_broker.address)
+    found = {"group": "billing", "topic": "lagging", "partition": 0}
+    assert json.loads(call(*asked, "--json", "-").out) == {
+        "partitions": [{**found, "committed": 1, "end": 3, "lag": 2}]
+    }
+    assert call(*asked).out.splitlines()[1].split() == ["billing", "lagging/0", "1", "3", "2"]

@@ -11,7 +11,7 @@ import click
 
 from eagre.cli.commands import Group
 from eagre.cli.console import json_option, result, say, table, write_json
-from eagre.cli.records import Sender, as_text
+from eagre.cli.records import Sender, as_text, printable
 from eagre.cli.topic import cluster, topics_of
 from eagre.config import counted, timestamp_ms
 from eagre.delivery.dead_letters import REPLAYED, DeadLetter, Progress, letters, topic_of
@@ -48,7 +48,7 @@ def list_(only: str | None, target: str | None, brokers: str | None, config: Pat
     names = [topic_of(only)] if only else [n for n in topics.names() if n.endswith(SUFFIX)]
     groups = [asdict(group) for name in names for group in _groups(topics, name)]
     headings = ["topic", "pipeline", "reason", "letters", "oldest", "newest"]
-    rows = [[_printable(str(value)) for value in group.values()] for group in groups]
+    rows = [[printable(str(value)) for value in group.values()] for group in groups]
     result(target, groups, table(headings, rows) if rows else NONE)
 
 
@@ -256,15 +256,15 @@ def _json(letter: DeadLetter) -> dict[str, Any]:
 
 def _text(letter: DeadLetter) -> str:
     lines = [
-        f"{letter.place}  {letter.time}  {_printable(letter.pipeline)}",
-        f"  reason  {_printable(letter.reason)}",
-        f"  source  {_printable(letter.source) or 'unknown'}",
+        f"{letter.place}  {letter.time}  {printable(letter.pipeline)}",
+        f"  reason  {printable(letter.reason)}",
+        f"  source  {printable(letter.source) or 'unknown'}",
     ]
     if letter.lost:
-        lines.append(f"  lost    {_printable(letter.lost)}")
+        lines.append(f"  lost    {printable(letter.lost)}")
     lines += [f"  key     {_shown(letter.key)}", f"  value   {_shown(letter.value)}"]
     shown = letter.headers[:_HEADERS]
-    lines += [f"  header  {_printable(name)}: {_shown(value)}" for name, value in shown]
+    lines += [f"  header  {printable(name)}: {_shown(value)}" for name, value in shown]
     if len(letter.headers) > _HEADERS:
         lines.append(f"  and {counted(len(letter.headers) - _HEADERS, 'header')} more")
     return "\n".join(lines)
@@ -273,14 +273,5 @@ def _text(letter: DeadLetter) -> str:
 def _shown(data: bytes | None) -> str:
     if data is None:
         return "null"
-    text = _printable(data[:_SHOWN].decode(errors="replace"))
+    text = printable(data[:_SHOWN].decode(errors="replace"))
     return text if len(data) <= _SHOWN else f"{text}… ({len(data):,} bytes)"
-
-
-def _printable(text: str) -> str:
-    r"""Write characters that a terminal would act on by their codes.
-
-    >>> _printable("a" + chr(27) + "[2J")
-    'a\\x1b[2J'
-    """
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

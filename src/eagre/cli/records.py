@@ -125,8 +125,12 @@ def read(topics: Topics, name: str, offsets: dict[int, int]) -> Generator[Any, N
 
 @dataclass(frozen=True)
 class Columns:
-    """What is printed of a record before its value, each followed by a tab."""
+    """What is printed of a record before its value, each followed by a tab.
 
+    On a terminal, characters that it would act on are written by their codes.
+    """
+
+    terminal: bool = False
     timestamps: bool = False
     offsets: bool = False
     headers: bool = False
@@ -143,7 +147,8 @@ class Columns:
             cells.append(",".join(f"{n}={_text(v)}" for n, v in record.headers() or ()) or "-")
         if self.keys:
             cells.append(_text(record.key()))
-        return "\t".join([*cells, _text(record.value())])
+        cells.append(_text(record.value()))
+        return "\t".join(map(printable, cells) if self.terminal else cells)
 
 
 def as_dict(record: Any) -> dict[str, Any]:  # noqa: ANN401  (librdkafka's)
@@ -169,6 +174,15 @@ def as_text(name: str, data: bytes | None) -> dict[str, str | None]:
         return {name: None if data is None else data.decode()}
     except UnicodeDecodeError:
         return {name: None, f"{name}_base64": base64.b64encode(data or b"").decode()}
+
+
+def printable(text: str) -> str:
+    r"""Write characters that a terminal would act on by their codes.
+
+    >>> printable("a" + chr(27) + "[2J")
+    'a\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _time(timestamp: int) -> str:

@@ -14,26 +14,28 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from eagre.broker import Client, Topics, registry
-from eagre.cli import records
+from eagre.cli import lags, records
 from eagre.cli.commands import Group, Option
 from eagre.cli.console import (
     confirm,
     detail,
     json_option,
-    project_checkpoint,
     result,
     say,
     table,
+    warn,
 )
 from eagre.cli.options import KAFKA, brokers_option, pair
 from eagre.config import counted, project_dir
 from eagre.errors import SettingsError
+from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 INTERNAL = "__"
 """What the names of Kafka's internal topics begin with."""
+DELETE_SECONDS = 10
 
 
 def cluster(command: Callable[..., None]) -> Callable[..., None]:
@@ -156,6 +158,7 @@ def delete(names: tuple[str, ...], yes: bool, brokers: str | None, config: Path 
             say(f"topic {name!r} on {topics.brokers} holds {counted(held, 'record')}")
     confirm(f"Delete {counted(len(chosen), 'topic')} and all records in them?", yes=yes)
     topics.delete(chosen)
+    _wait_until_gone(topics, set(chosen))
     for name in chosen:
         say(f"deleted topic {name!r}")
 
@@ -218,7 +221,8 @@ def tail(
     JSON has all of them; bytes that are not UTF-8 are in base64, as key_base64 or value_base64.
     """
     topics = topics_of(brokers, config)
-    layout = records.Columns(**{column: every or shown for column, shown in columns.items()})
+    chosen = {column: every or shown for column, shown in columns.items()}
+    layout = records.Columns(sys.stdout.isatty(), **chosen)
     offsets = records.begin(topics, name, start, partitions)
     reading = records.read(topics, name, offsets)
     with contextlib.ExitStack() as stack:
@@ -290,9 +294,9 @@ def lag(
     this project]
     """
     topics = topics_of(brokers, config)
-    positions = _group_positions(topics, group) if group else _checkpoint_positions(checkpoint)
+    positions = lags.of_group(topics, group) if group else lags.of_pipelines(checkpoint)
     kind = "group" if group else "pipeline"
-    found = list(_lags(topics, kind, positions))
+    found = list(lags.of(topics, kind, positions))
     rows = [
         [
             one[kind],
@@ -347,6 +351,15 @@ def _require_deletable(name: str) -> None:
         )
 
 
+def _wait_until_gone(topics: Topics, names: set[str]) -> None:
+    """Wait until the brokers know it, so that a topic of that name can be created next."""
+    try:
+        wait_until(lambda: names.isdisjoint(topics.names()), DELETE_SECONDS, "")
+    except TimeoutError:
+        left = ", ".join(sorted(names & set(topics.names())))
+        warn(f"the cluster accepted the deletion but still lists: {left}")
+
+
 def _key(value: bytes, field: str, line: int) -> bytes:
     try:
         found = json.loads(value)[field]
@@ -355,43 +368,3 @@ def _key(value: bytes, field: str, line: int) -> bytes:
             "KEY_NOT_FOUND", f"line {line} has no JSON field {field!r} for the key ({error})."
         ) from None
     return (found if isinstance(found, str) else json.dumps(found)).encode()
-
-
-def _lags(
-    topics: Topics, kind: str, positions: dict[str, dict[str, dict[int, int]]]
-) -> Iterator[dict[str, Any]]:
-    for of, offsets in positions.items():
-        ends = topics.ends(offsets)
-        for name, partitions in offsets.items():
-            for partition, offset in sorted(partitions.items()):
-                end = ends[name][partition]
-                yield {
-                    kind: of,
-                    "topic": name,
-                    "partition": partition,
-                    "committed": offset,
-                    "end": end,
-                    "lag": end - offset,
-                }
-
-
-def _checkpoint_positions(name: str | None) -> dict[str, dict[str, dict[int, int]]]:
-    own = project_dir() / "checkpoints"
-    names = [name] if name else sorted(p.name for p in own.glob("*"))
-    found = {}
-    for checkpoint in map(project_checkpoint, names):
-        described = checkpoint.describe()
-        binding = described["binding"]
-        found[checkpoint.path.name] = described["offsets"] or (binding["start"] if binding else {})
-    return found
-
-
-def _group_positions(topics: Topics, group: str) -> dict[str, dict[str, dict[int, int]]]:
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
-    request = [ConsumerGroupTopicPartitions(group)]
-    future = topics.admin.list_consumer_group_offsets(request)[group]
-    positions: dict[str, dict[int, int]] = {}
-    for partition in topics.result(future).topic_partitions:
-        positions.setdefault(partition.topic, {})[partition.partition] = max(0, partition.offset)
-    return {group: positions}
