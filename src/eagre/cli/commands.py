@@ -36,7 +36,10 @@ class Laid(click.Command):
     ) -> None:
         super().__init__(*args, **attributes)
         self.examples = tuple(examples)
-        self.context_settings.setdefault("help_option_names", ["-h", "--help"])
+
+    def get_help_option_names(self, _: click.Context) -> list[str]:
+        """Give the same in every context: a command remembers what it is asked for first."""
+        return ["-h", "--help"]
 
     def make_context(
         self,

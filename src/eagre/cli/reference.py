@@ -41,11 +41,7 @@ def _conventions() -> str:
 
 def _commands(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
     context = click.Context(
-        command,
-        info_name=path,
-        terminal_width=_WIDTH,
-        max_content_width=_WIDTH,
-        help_option_names=["-h", "--help"],
+        command, info_name=path, terminal_width=_WIDTH, max_content_width=_WIDTH
     )
     yield path, command.get_help(context)
     if isinstance(command, click.Group):
