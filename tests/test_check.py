@@ -859,15 +859,17 @@ def good(df):
 
 
 def test_check_from_the_command_line(cli):
-    path = cli.app(GOOD)
-    done = cli.ok("check", path, "--json", "-", "--checkpoint", "/var/lib/eagre/good")
+    path = cli.app(GOOD + "print('loading')\n")
+    conf = ("--conf", "spark.master=local[48]")
+    done = cli.ok("check", path, "--json", "-", "--checkpoint", "/var/lib/eagre/good", *conf)
+    assert "loading" in done.stderr
     told = json.loads(done.stdout)
     schema = json.loads((Path(eg.__file__).parent / "preflight" / "schema.json").read_text())
     Draft202012Validator(schema).validate(told)
     assert told["ok"]
     assert told["schema_version"] == 1
     (report,) = told["pipelines"]
-    assert report["slots"] == {"needed": 28, "terms": [8, 20], "available": 64}
+    assert report["slots"] == {"needed": 28, "terms": [8, 20], "available": 48}
     assert report["findings"] == []
     assert "no brokers are known" in " ".join(report["unseen"])
     assert not (cli.folder / ".eagre" / "checkpoints").exists()

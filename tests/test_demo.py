@@ -116,7 +116,9 @@ with scratch_folder(cache_dir() / "demo") as scratch:
 
 def _measured(said):
     """What the demo's page has measured in each mode; nothing while it is not there."""
-    address = next((line.split("the page: ")[1] for line in list(said) if "the page: " in line), "")
+    address = next(
+        (line.split("dashboard: ")[1] for line in list(said) if "dashboard: " in line), ""
+    )
     url, _, token = address.strip().partition("?token=")
     asked = {"Authorization": f"Bearer {token}"}
     try:

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from eagre.broker import EmbeddedBroker
-from eagre.cli.dashboard import SLO_BROKEN
+from eagre.cli.exit_codes import ExitCode
 from eagre.waiting import wait_until
 from test_run import Run
 from test_supervision import jvm_of
@@ -152,8 +152,8 @@ def test_the_page_shows_the_stream_and_its_tail(cli, broker, browser, tmp_path):
     run = Run(cli, app, "--brokers", broker.address, "--every", "8 seconds", "--slo-check")
     load = None
     try:
-        run.wait_for("the page: ")
-        address = next(line for line in run.said if "the page: " in line).split("the page: ")[1]
+        run.wait_for("dashboard: ")
+        address = next(line for line in run.said if "dashboard: " in line).split("dashboard: ")[1]
         looker = Looker(browser.new_page(viewport={"width": 1280, "height": 900}))
         looker.window.goto(address)
         assert "token" not in looker.window.url
@@ -177,7 +177,7 @@ def test_the_page_shows_the_stream_and_its_tail(cli, broker, browser, tmp_path):
         broker.stop()
         for pipe in (run.process.stdin, run.process.stdout, run.process.stderr):
             pipe.close()
-    assert code == SLO_BROKEN, run.said
+    assert code == ExitCode.SLO_BROKEN, run.said
     assert run.has("score: SLO p99 < 250ms broken")
 
 
@@ -229,7 +229,7 @@ def _seen_from_outside(cli):
     other = cli.start("dashboard")
     try:
         line = other.stderr.readline()
-        url, token = line.strip().split("the page: ")[1].split("?token=")
+        url, token = line.strip().split("dashboard: ")[1].split("?token=")
         asked = Request(url + "api/state", headers={"Authorization": f"Bearer {token}"})  # noqa: S310
 
         def measured():

@@ -1,7 +1,6 @@
 """``eagre run`` from outside: a process, its signals, its files."""
 
 import json
-import os
 import signal
 import struct
 import threading
@@ -88,7 +87,8 @@ def written(brokers, topic):
 def test_a_run_drains_and_goes_on_in_another_mode(cli, run, eagre_broker):
     at = eagre_broker.address
     app = cli.app(APP.format(name="drained", body=COUNT))
-    first = run(app, "--brokers", at, "--every", "5 seconds")
+    conf = "spark.sql.shuffle.partitions=3"
+    first = run(app, "--brokers", at, "--every", "5 seconds", "--conf", conf)
     first.wait_for("running in real-time, epochs of 5 s")
     produce(at, "drained-in", [{"card": f"c{n % 3}", "n": n} for n in range(30)])
     wait_until(lambda: written(at, "drained-out") >= 30, 30, "rows were not written at once")
@@ -100,12 +100,19 @@ def test_a_run_drains_and_goes_on_in_another_mode(cli, run, eagre_broker):
     shown = json.loads(cli.ok("checkpoint", "show", "drained", "--json", "-").stdout)
     assert shown["offsets"] == {"drained-in": {"0": 30}}
     assert shown["stateful"]
-    assert shown["settings"]["spark.sql.shuffle.partitions"] == str(max(1, os.cpu_count() // 2))
+    assert shown["settings"]["spark.sql.shuffle.partitions"] == "3"
     assert "drained-in/0" in cli.ok("topic", "lag", "drained", "--brokers", at).stdout
+    lag = json.loads(cli.ok("topic", "lag", "drained", "--json", "-", "--brokers", at).stdout)
+    read = {"topic": "drained-in", "partition": 0, "committed": 30, "end": 30, "lag": 0}
+    assert lag == {"partitions": [{"pipeline": "drained", **read}]}
 
     produce(at, "drained-in", [{"card": "c0", "n": 1}])
-    again = cli.ok("run", app, "--brokers", at, "--mode", "available-now")
+    again = cli.ok("run", app, "--brokers", at, "--mode", "available-now", "--verbose")
     assert "resumed after batch" in again.stderr
+    logs = cli.folder / ".eagre" / "logs"
+    assert f"Spark logs to {logs}\n" in again.stderr
+    assert " INFO " in (logs / "app.log").read_text()
+    assert " INFO " not in (logs / "app.previous.log").read_text()
     assert written(at, "drained-out") == 31
     assert processes_of(cli.folder) == []
 

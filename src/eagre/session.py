@@ -55,6 +55,11 @@ SECRETS = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|private k
 """What Spark keeps out of plans and logs; its own default shows a Kafka client's private key."""
 
 
+LOG_LEVEL = "spark.log.level"
+"""Spark 4.3 ignores INFO: that is its root logger's level already, behind a filter for PySpark that
+only a change of the level removes."""
+
+
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Prepare any session builder for real time; call it last, before ``getOrCreate``.
 
@@ -107,7 +112,8 @@ def session(app_name: str = "eagre", master: str | None = None, **settings: str)
     Args:
         app_name: Its name.
         master: Spark's master; ``local[64]`` if none is named.
-        settings: Spark settings with ``__`` for the dots, as in ``spark__ui__enabled="true"``.
+        settings: Spark settings with ``__`` for the dots, as in ``spark__ui__enabled="true"``;
+            a name that has dots is taken as it is.
     """
     from pyspark.sql import SparkSession
 
@@ -115,8 +121,12 @@ def session(app_name: str = "eagre", master: str | None = None, **settings: str)
     if master:
         builder.master(master)
     for key, value in settings.items():
-        builder.config(key.replace("__", "."), value)
-    return configure(builder).getOrCreate()
+        builder.config(key if "." in key else key.replace("__", "."), value)
+    spark = configure(builder).getOrCreate()
+    level = spark.conf.get(LOG_LEVEL, None)
+    for one in ("OFF", level) if level else ():
+        spark.sparkContext.setLogLevel(one)
+    return spark
 
 
 def _prepare_environment() -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.cli.console import say, table, write_json
+from eagre.cli.commands import Group
+from eagre.cli.console import json_option, result, say, table, write_json
 from eagre.config import interval_ms, project_dir
 from eagre_bench.campaign import Bench, Campaign, Options, prepare, require_any
 from eagre_bench.compare import compare
@@ -36,7 +37,7 @@ PUBLISHED = ("README.md", "docs/explanation/bench.md", "docs/reference/python.md
 Document = dict[str, Any]
 
 
-@click.group()
+@click.group(cls=Group)
 def bench() -> None:
     """Measure systems side by side: one load, one machine, one report."""
 
@@ -45,14 +46,16 @@ def load_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that a run and a sweep have in common."""
     options = (
         click.option("--rate", type=float, help="Records per second. [default: the workload's]"),
-        click.option("--warmup", type=float, help="Seconds before the measurement. [its own]"),
-        click.option("--seconds", type=float, help="Seconds measured. [its own]"),
+        click.option(
+            "--warmup", type=float, help="Seconds before the measurement. [default: the workload's]"
+        ),
+        click.option("--seconds", type=float, help="Seconds measured. [default: the workload's]"),
         click.option(
             "--slow-checkpoint",
             type=click.IntRange(0, 60_000),
             default=0,
             metavar="MS",
-            help="Each access to the checkpoint store takes so much longer.",
+            help="Delay each access to the checkpoint store by this long.",
         ),
         click.option(
             "--out",
@@ -60,38 +63,45 @@ def load_options(command: Callable[..., None]) -> Callable[..., None]:
             metavar="DIR",
             help="Where the report goes. [default: .eagre/bench/TIME]",
         ),
-        click.option(
-            "--json", "target", metavar="FILE", help="Also write the JSON here (-: stdout)."
-        ),
+        json_option,
     )
     return functools.reduce(lambda inner, option: option(inner), reversed(options), command)
 
 
-@bench.command()
+@bench.command(
+    examples=(
+        "eagre bench run field",
+        "eagre bench run count --systems eagre,flink --rounds 3",
+        "eagre bench run stateless --systems eagre --find-rate --json -",
+    )
+)
 @click.argument("workloads", nargs=-1, required=True, metavar="WORKLOAD...")
 @click.option(
     "--systems",
     default=DEFAULT_SYSTEMS,
     show_default=True,
     metavar="S,...",
-    help="Which, or `all`; `eagre bench list` shows them.",
+    help="The systems, or `all`; see `eagre bench list`.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100),
     default=2,
     show_default=True,
-    help="How often each is measured; the medians are reported.",
+    metavar="N",
+    help="How often each system is measured; medians are reported.",
 )
 @click.option(
     "--epoch",
     metavar="INTERVAL",
     help="Each system's checkpoint interval. [default: the workload's]",
 )
-@click.option("--trigger", metavar="INTERVAL", help="Of micro-batch. [default: the workload's]")
-@click.option("--recovery", is_flag=True, help="Kill each system in mid-run, and start it again.")
 @click.option(
-    "--find-rate", "finding", is_flag=True, help="Find the highest rate held with p99 below 100 ms."
+    "--trigger", metavar="INTERVAL", help="The micro-batch trigger. [default: the workload's]"
+)
+@click.option("--recovery", is_flag=True, help="Kill each system during the run and restart it.")
+@click.option(
+    "--find-rate", "finding", is_flag=True, help="Find the highest rate with p99 below 100 ms."
 )
 @load_options
 def run(
@@ -111,13 +121,13 @@ def run(
 ) -> None:
     """Measure WORKLOADs on every system in turn, and write one report.
 
-    Each system runs in processes of its own, under the same open-loop load on the same fresh
-    broker; what comes out is compared with what must come out. One system is measured at least
-    twice (the A/A control): differences no larger than between its own runs are called none.
+    Each system runs in its own processes, under the same open-loop load and on a new broker; its
+    output is compared with the expected output. One system is measured at least twice (the A/A
+    control): differences within the spread of its own runs are reported as no difference.
 
-    With --find-rate the rate is doubled until it is not held, and the step then halved twice; a
-    rate is not held when a second trial fails too. Each trial starts the system anew and warms up
-    for 45 s unless --warmup says another; the rounds are not used.
+    With --find-rate the rate is doubled until the system cannot keep up, and the step is then
+    halved twice; a rate counts as too high when a second trial fails, too. Each trial restarts the
+    system and warms up for 45 s unless --warmup is given; --rounds is ignored.
     """
     if finding:
         warmup, seconds = warmup or FIND_RATE_WARMUP, seconds or FIND_RATE_SECONDS
@@ -148,19 +158,24 @@ def run(
     _write(found, folder, target)
 
 
-@bench.command()
+@bench.command(examples=("eagre bench sweep epoch", "eagre bench sweep operators --rounds 2"))
 @click.argument("kind", type=click.Choice(list(TITLES)))
 @click.option(
     "--workload",
     "name",
     help="Which workload. [default: field; boundary: stateless, count; operators have their own]",
 )
-@click.option("--points", metavar="POINT,...", help="Intervals or operators; not the usual ones.")
+@click.option(
+    "--points",
+    metavar="POINT,...",
+    help="The intervals or operators to measure. [default: a usual set]",
+)
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100),
     default=1,
     show_default=True,
+    metavar="N",
     help="How often each point is measured.",
 )
 @load_options
@@ -176,17 +191,17 @@ def sweep(
     out: Path | None,
     target: str | None,
 ) -> None:
-    """Measure one setting over its range, or one operator or system after the other.
+    """Measure one setting over its range, or operators or systems one after the other.
 
     trigger: micro-batches from 2 s down to 0, with real time as the line below.
 
-    epoch: real time with epochs from 5 s to 5 min: the tail of their boundaries, and what a kill
-    costs in time and in rows that come again.
+    epoch: real time with epochs from 5 s to 5 min: the latency tail of epoch boundaries, and the
+    time and the repeated rows that a kill costs.
 
-    operators: each operator on a workload of its own, against eagre on count in the same run.
-    The warm-up takes 90 s unless --warmup says another.
+    operators: each operator on its own workload, against eagre on count in the same run. The
+    warm-up takes 90 s unless --warmup is given.
 
-    boundary: eagre and flink with epochs of 10 s: how long a row waits around the end of one. The
+    boundary: eagre and flink with epochs of 10 s: how long a row waits at an epoch boundary. The
     warm-up takes at least 30 s, the measurement at least 21 epochs.
     """
     _require_positive(rate=rate, seconds=seconds)
@@ -203,29 +218,26 @@ def sweep(
     _write(found, folder, target)
 
 
-@bench.command("list")
-@click.option("--json", "target", metavar="FILE", help="Write it as JSON (- for stdout).")
+@bench.command("list", examples=("eagre bench list", "eagre bench list --json -"))
+@json_option
 def list_(target: str | None) -> None:
-    """List workloads and systems, and what runs where."""
+    """List workloads and systems, and which system runs which workload."""
     found = {name: {s.name: s.refusal(name) for s in SYSTEMS.values()} for name in names()}
-    if target:
-        write_json(target, found)
-        return
+    lines = []
     for name in names():
         one = workload(name)
-        click.echo(
-            f"{name}: {one.title}\n  {one.statement.strip().replace(chr(10), chr(10) + '  ')}"
-        )
+        statement = one.statement.strip().replace("\n", "\n  ")
+        lines.append(f"{name}: {one.title}\n  {statement}")
     rows = [[n, *("no" if found[n][s] else "yes" for s in SYSTEMS)] for n in names()]
-    click.echo("\n" + table(["workload", *SYSTEMS], rows))
+    result(target, found, "\n".join([*lines, "", table(["workload", *SYSTEMS], rows)]))
 
 
-@bench.command("compare")
+@bench.command("compare", examples=("eagre bench compare before/bench.json after/bench.json",))
 @click.argument("before", metavar="A", type=click.Path(path_type=Path))
 @click.argument("after", metavar="B", type=click.Path(path_type=Path))
-@click.option("--json", "target", metavar="FILE", help="Write it as JSON (- for stdout).")
+@json_option
 def compare_(before: Path, after: Path, target: str | None) -> None:
-    """Compare two runs: B against A, beyond what their A/A controls show."""
+    """Compare run B with run A, beyond the spread of their A/A controls."""
     found = compare(load_document(before), load_document(after))
     if target:
         write_json(target, found)
@@ -240,10 +252,10 @@ def compare_(before: Path, after: Path, target: str | None) -> None:
     click.echo(table(["", "figure", "A", "B", "B ÷ A", ""], rows), err=target == "-")
 
 
-@bench.command("publish")
+@bench.command("publish", examples=("eagre bench publish", "eagre bench publish results/"))
 @click.argument("source", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
 def publish_(source: Path | None) -> None:
-    """Write a run's tables into README.md and the docs, between their marks.
+    """Write the tables of a run into README.md and the docs, between their markers.
 
     RUN is a bench.json or its folder. [default: the newest under .eagre/bench]
     """
@@ -268,7 +280,7 @@ def _folder(out: Path | None) -> Path:
     if any((folder / part).exists() for part in ("bench.json", "logs", "state")):
         raise BenchError(
             "OUT_TAKEN",
-            f"{folder} already holds a run, or what one left that was ended.",
+            f"{folder} already holds a run, or the rest of one that was stopped.",
             hint="name another with --out.",
         )
     folder.mkdir(parents=True, exist_ok=True)

@@ -206,6 +206,28 @@ class Topics:
         Raises:
             BrokerError: The cluster refuses, with its reason.
         """
+        return {
+            name: {key: str(entry.value) for key, entry in entries.items()}
+            for name, entries in self._settings(names).items()
+        }
+
+    def changed_settings(self, name: str) -> dict[str, str]:
+        """Give the settings of a topic that exists, where topic or cluster change Kafka's own.
+
+        Raises:
+            BrokerError: The cluster refuses, with its reason.
+        """
+        from confluent_kafka.admin import ConfigSource
+
+        default = ConfigSource.DEFAULT_CONFIG.value
+        entries = self._settings([name])[name]
+        return {
+            key: str(entry.value)
+            for key, entry in sorted(entries.items())
+            if entry.source != default
+        }
+
+    def _settings(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         from confluent_kafka.admin import ConfigResource
 
         asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
@@ -214,10 +236,7 @@ class Topics:
         found = self._read(
             lambda seconds: self.admin.describe_configs(asked, request_timeout=seconds)
         )
-        return {
-            resource.name: {key: str(entry.value) for key, entry in entries.items()}
-            for resource, entries in found.items()
-        }
+        return {resource.name: entries for resource, entries in found.items()}
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics, with all that is in them.

@@ -8,38 +8,53 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from eagre import __version__
+from eagre.cli.commands import Group
+from eagre.cli.exit_codes import ExitCode
 from eagre.errors import EagreError
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-INTERRUPTED = 130
-UNEXPECTED = 70
-COMMANDS = {
-    "advise": ("check", "Say which mode is worth its price."),
-    "bench": ("eagre_bench.cli", "Measure systems side by side: one load, one machine, one run."),
-    "broker": ("broker", "The embedded Kafka broker, in the background, on 127.0.0.1."),
-    "check": ("check", "Look at the pipelines of a file before any data flows."),
-    "checkpoint": ("checkpoint", "Checkpoints: show, copy, reset."),
-    "dashboard": ("dashboard", "Show the pipelines that run on this machine on a page."),
-    "demo": ("demo", "Run a use case in micro-batch, then in real time, and compare."),
-    "dlq": ("dlq", "Dead letters: list, show, replay."),
-    "doctor": ("doctor", "Look at everything a pipeline needs."),
-    "explain": ("check", "Tell all about a finding, by its ID."),
-    "init": ("init", "Make a project of a use case."),
-    "jars": ("jars", "The locked jars: fetched once per user, verified before use."),
-    "run": ("run", "Run the pipelines of a file."),
-    "size": ("check", "Add up the task slots a pipeline needs."),
-    "status": ("status", "List the pipelines that run."),
-    "stop": ("status", "Drain the run of a pipeline."),
-    "topic": ("topic", "Topics: list, create, tail, produce, lag."),
+GROUPS = {
+    "Get started": {
+        "demo": ("demo", "Run a use case in micro-batch, then in real time, and compare."),
+        "init": ("init", "Create a project from a use case."),
+        "doctor": ("doctor", "Check everything that a pipeline needs."),
+    },
+    "Check before the start": {
+        "check": ("check", "Check the pipelines of a file before any data flows."),
+        "explain": ("check", "Explain a finding of the check by its ID."),
+        "size": ("size", "Add up the task slots that a pipeline needs."),
+        "advise": ("size", "Recommend a mode for a latency target."),
+    },
+    "Run and watch": {
+        "run": ("run", "Run the pipelines of a file."),
+        "status": ("status", "List the running pipelines."),
+        "stop": ("status", "Drain and stop a pipeline."),
+        "dashboard": ("dashboard", "Serve a dashboard of the running pipelines."),
+        "checkpoint": ("checkpoint", "Show, copy and reset checkpoints."),
+    },
+    "Kafka": {
+        "topic": ("topic", "List, describe, create, tail, fill and delete topics; show lag."),
+        "dlq": ("dlq", "List, show and replay dead letters."),
+        "broker": ("broker", "Start and stop an embedded Kafka broker on 127.0.0.1."),
+    },
+    "Measure": {
+        "bench": ("eagre_bench.cli", "Measure systems side by side under the same load."),
+    },
+    "Installation": {
+        "jars": ("jars", "Fetch and verify the jars that Eagre adds to Spark."),
+        "completion": ("completion", "Print a completion script for bash, zsh or fish."),
+    },
 }
 """Each command's module and its line in ``eagre --help``; the benchmark is a package of its own."""
+COMMANDS = {name: module for group in GROUPS.values() for name, (module, _) in group.items()}
 
 
-class Commands(click.Group):
+class Commands(Group):
     """Imports what is called, and nothing for a list of all."""
 
     def list_commands(self, _: click.Context) -> list[str]:
@@ -50,19 +65,32 @@ class Commands(click.Group):
         """Import one."""
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(_module(COMMANDS[name][0]), name)
+        command: click.Command = getattr(_module(COMMANDS[name]), name)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command, without importing any."""
+        lines = {name: line for group in GROUPS.values() for name, (_, line) in group.items()}
+        return [
+            CompletionItem(name, help=lines[name])
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ] or super(click.Group, self).shell_complete(ctx, incomplete)
+
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        """List them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in sorted(COMMANDS.items())])
+        """List them by what they are for."""
+        widest = max(map(len, COMMANDS))
+        for heading, group in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(f"{name:{widest}}", line) for name, (_, line) in group.items()]
+                )
 
 
 @click.group(
     cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="--debug after any command shows the stack trace of a failure.",
+    epilog="\b\n`eagre COMMAND --help` shows options and examples.\n"
+    f"Exit codes, more in docs/reference/cli.md: {', '.join(f'{c:d} {c.brief}' for c in ExitCode)}.",
 )
 @click.version_option(__version__, prog_name="eagre")
 def eagre() -> None:
@@ -78,16 +106,16 @@ def main() -> None:
     except click.exceptions.Exit as exit_:
         sys.exit(exit_.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        _fail("interrupted.", INTERRUPTED, debug=debug)
+        _fail("interrupted.", ExitCode.INTERRUPTED, debug=debug)
     except click.ClickException as error:
         _fail(_usage(error), error.exit_code, debug=debug)
     except EagreError as error:
-        _fail(str(error), 1, debug=debug, log=error.data.get("log"))
+        _fail(str(error), ExitCode.FAILED, debug=debug, log=error.data.get("log"))
     except BrokenPipeError:
         sys.stderr.close()
-        sys.exit(1)
+        sys.exit(ExitCode.FAILED)
     except Exception as error:  # noqa: BLE001  (no stack trace without --debug)
-        _fail(f"unexpected {type(error).__name__}: {error}", UNEXPECTED, debug=debug)
+        _fail(f"unexpected {type(error).__name__}: {error}", ExitCode.UNEXPECTED, debug=debug)
 
 
 def _module(name: str) -> ModuleType:
@@ -113,7 +141,7 @@ def _usage(error: click.ClickException) -> str:
 def _fail(text: str, code: int, *, debug: bool, log: str | None = None) -> None:
     click.echo(f"eagre: {text}", err=True)
     if log:
-        click.echo(f"eagre: the whole log is {log}", err=True)
+        click.echo(f"eagre: the full log is {log}", err=True)
     if debug:
         traceback.print_exc()
     sys.exit(code)

@@ -8,32 +8,37 @@ import click
 
 from eagre.broker import registry
 from eagre.broker.server import EmbeddedBroker, stop_background
-from eagre.cli.console import say, table
+from eagre.cli.commands import Group
+from eagre.cli.console import detail, json_option, result, say, table
 from eagre.config import project_dir
 from eagre.errors import BrokerError
 
 
-@click.group()
+@click.group(cls=Group)
 def broker() -> None:
-    """The embedded Kafka broker, in the background, on 127.0.0.1."""
+    """Start and stop an embedded Kafka broker on 127.0.0.1."""
 
 
-@broker.command()
-@click.option("--port", default=9092, show_default=True, help="Where it listens; 0 for any.")
+@broker.command(examples=("eagre broker start", "eagre broker start --port 0 --data /tmp/kafka"))
+@click.option("--port", default=9092, show_default=True, help="The port to listen on; 0: any.")
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Its data folder. [default: .eagre/broker in the current folder]",
+    help="The data folder. [default: .eagre/broker in the current folder]",
 )
 def start(port: int, data: Path | None) -> None:
-    """Start a broker that goes on after this command; topics and records stay in its folder."""
+    """Start a broker in the background and print its address.
+
+    Topics and records stay in its data folder when it stops.
+    """
+    detail(f"the broker logs to {(data or project_dir() / 'broker') / 'log'}")
     started = EmbeddedBroker(port, data or project_dir() / "broker", background=True, say=say)
     click.echo(started.start().address)
 
 
-@broker.command()
-@click.option("--port", type=int, help="The one that listens there.")
-@click.option("--all", "everything", is_flag=True, help="Every one of this user.")
+@broker.command(examples=("eagre broker stop", "eagre broker stop --port 9092"))
+@click.option("--port", type=int, help="The broker that listens on this port.")
+@click.option("--all", "everything", is_flag=True, help="Every background broker of this user.")
 def stop(port: int | None, everything: bool) -> None:
     """Stop a broker that was started in the background."""
     brokers = [b for b in registry.running() if b.background]
@@ -44,14 +49,21 @@ def stop(port: int | None, everything: bool) -> None:
         stop_background(one)
 
 
-@broker.command()
-def status() -> None:
-    """List the embedded brokers that run."""
+@broker.command(examples=("eagre broker status", "eagre broker status --json -"))
+@json_option
+def status(target: str | None) -> None:
+    """List the running embedded brokers."""
+    running = registry.running()
+    found = [
+        {"address": b.address, "pid": b.pid, "background": b.background, "data": b.data}
+        for b in running
+    ]
     rows = [
         [b.address, str(b.pid), "background" if b.background else "of a run", b.data]
-        for b in registry.running()
+        for b in running
     ]
-    click.echo(table(["broker", "pid", "kind", "data"], rows) if rows else "no broker is running")
+    text = table(["broker", "pid", "kind", "data"], rows) if rows else "no broker is running"
+    result(target, {"brokers": found}, text)
 
 
 def _chosen(brokers: list[registry.RunningBroker], port: int | None) -> registry.RunningBroker:
@@ -61,8 +73,8 @@ def _chosen(brokers: list[registry.RunningBroker], port: int | None) -> registry
     addresses = ", ".join(b.address for b in brokers) or "none"
     raise BrokerError(
         "BROKER_NOT_FOUND" if not fit else "SEVERAL_BROKERS",
-        f"no broker runs in the background on port {port}."
+        f"no background broker listens on port {port}."
         if port
-        else f"there must be exactly one broker in the background to stop it unnamed: {addresses}.",
+        else f"without --port there must be exactly one background broker; running: {addresses}.",
         hint="see `eagre broker status`; choose with --port or --all.",
     )

@@ -1,4 +1,4 @@
-"""``eagre checkpoint``: what a checkpoint holds, and a fresh start on purpose."""
+"""``eagre checkpoint``: show, copy and reset checkpoints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.cli.console import project_checkpoint, say, write_json
+from eagre.cli.commands import Group
+from eagre.cli.console import json_option, project_checkpoint, result, say
 from eagre.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -17,41 +18,38 @@ if TYPE_CHECKING:
 _FOLDER = click.argument("folder", metavar="DIR_OR_PIPELINE")
 
 
-@click.group()
+@click.group(cls=Group)
 def checkpoint() -> None:
-    """Checkpoints, by folder or by the name of a pipeline of this project."""
+    """Show, copy and reset checkpoints, by folder or by pipeline of this project."""
 
 
-@checkpoint.command()
+@checkpoint.command(examples=("eagre checkpoint show score", "eagre checkpoint show DIR --json -"))
 @_FOLDER
-@click.option("--json", "target", metavar="FILE", help="Write it as JSON (- for stdout).")
+@json_option
 def show(folder: str, target: str | None) -> None:
-    """Show what a checkpoint holds and what it is bound to."""
+    """Show what a checkpoint holds and the pipeline it is bound to."""
     described = project_checkpoint(folder).describe()
-    if target:
-        write_json(target, described)
-    else:
-        click.echo(_text(described))
+    result(target, described, _text(described))
 
 
-@checkpoint.command()
+@checkpoint.command(examples=("eagre checkpoint reset score", "eagre checkpoint reset DIR --yes"))
 @_FOLDER
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(folder: str, yes: bool) -> None:
-    """Remove a checkpoint, so that the next run begins afresh."""
+    """Remove a checkpoint, so that the next run starts from scratch."""
     found = project_checkpoint(folder)
     if not yes:
-        click.echo(_whatever_it_holds(found))
-        click.confirm("Remove it? Offsets and state are gone then.", abort=True)
+        click.echo(_whatever_it_holds(found), err=True)
+        click.confirm("Remove this checkpoint with its offsets and state?", abort=True, err=True)
     found.reset()
     say(f"removed {found.path}")
 
 
-@checkpoint.command()
+@checkpoint.command(examples=("eagre checkpoint copy score saved",))
 @_FOLDER
 @click.argument("target", type=click.Path(path_type=Path))
 def copy(folder: str, target: Path) -> None:
-    """Copy a checkpoint; its pipeline should not run meanwhile."""
+    """Copy a checkpoint; stop its pipeline first."""
     found = project_checkpoint(folder)
     found.copy(target)
     say(f"copied {found.path} to {target}")

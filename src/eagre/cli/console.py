@@ -3,32 +3,151 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.commit import Checkpoint
 from eagre.config import project_dir
+from eagre.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eagre.commit import Checkpoint
+
+CLEAR_LINE = "\r\x1b[2K"
+
+
+class Verbosity(IntEnum):
+    """How much a command tells beside its results."""
+
+    QUIET = -1
+    NORMAL = 0
+    VERBOSE = 1
+
+
+class _Volume:
+    """The verbosity of this process; click's own context is not known to other threads."""
+
+    level = Verbosity.NORMAL
+
+
+def set_verbosity(level: Verbosity) -> None:
+    """Choose how much is told from here on."""
+    _Volume.level = level
+
+
+def verbosity() -> Verbosity:
+    """How much is told."""
+    return _Volume.level
 
 
 def say(text: str) -> None:
-    """Tell people what is being done."""
+    """Tell people what is being done; ``--quiet`` leaves it out."""
+    if _Volume.level >= Verbosity.NORMAL:
+        warn(text)
+
+
+def detail(text: str) -> None:
+    """Tell people more, with ``--verbose`` only."""
+    if _Volume.level >= Verbosity.VERBOSE:
+        warn(text)
+
+
+def warn(text: str) -> None:
+    """Tell people what needs their attention, also with ``--quiet``."""
     click.echo(f"eagre: {text}", err=True)
 
 
+def live() -> bool:
+    """Whether a line on standard error may be rewritten: on a terminal, unless quiet."""
+    moves = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return moves and _Volume.level >= Verbosity.NORMAL
+
+
+def rewrite_line(text: str = "") -> None:
+    """Replace the last line on standard error; it is no colour, so ``NO_COLOR`` is no matter."""
+    sys.stderr.write(f"{CLEAR_LINE}{text}")
+    sys.stderr.flush()
+
+
+def json_option(
+    command: Callable[..., None], what: str = "the result to FILE as JSON"
+) -> Callable[..., None]:
+    """Give a command ``--json FILE``; the function gets it as ``target``."""
+    return click.option(
+        "--json",
+        "target",
+        metavar="FILE",
+        callback=_writable,
+        help=f"Also write {what}; -: print only JSON on stdout.",
+    )(command)
+
+
+def result(target: str | None, value: Any, text: str) -> None:  # noqa: ANN401  (JSON)
+    """Print a result as text, and write it as JSON where ``--json`` asks for it."""
+    if target:
+        write_json(target, value)
+    if target != "-":
+        click.echo(text)
+
+
 def write_json(target: str, value: Any) -> None:  # noqa: ANN401  (JSON)
-    """Write machine-readable results to a file, or to standard output for ``-``."""
+    """Write machine-readable results to a file, or to standard output for ``-``.
+
+    Raises:
+        SettingsError: The file cannot be written.
+    """
     text = json.dumps(value, indent=2) + "\n"
     if target == "-":
         sys.stdout.write(text)
-    else:
+        return
+    try:
         Path(target).write_text(text)
+    except OSError as error:
+        raise SettingsError(
+            "JSON_UNWRITABLE", f"--json: {target} cannot be written: {error.strerror}."
+        ) from None
+
+
+def _writable(_: click.Context, __: click.Parameter, target: str | None) -> str | None:
+    """Find a wrong folder before the work, not after it."""
+    folder = Path(target or "-").absolute().parent
+    if target not in (None, "-") and not folder.is_dir():
+        raise click.BadParameter(f"folder {folder} does not exist.")
+    return target
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is lost.
+
+    Args:
+        question: What is to be done.
+        yes: Whether ``--yes`` was given: nothing is asked.
+
+    Raises:
+        SettingsError: There is nobody to ask.
+        Abort: The answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise SettingsError(
+            "CONFIRMATION_MISSING",
+            "this cannot be undone, and standard input is not a terminal to ask on.",
+            hint="pass --yes to go ahead without a question.",
+        )
+    click.confirm(question, abort=True, err=True)
 
 
 def project_checkpoint(folder_or_name: str) -> Checkpoint:
     """Give a checkpoint by its folder, or by the name of a pipeline of this project."""
+    from eagre.commit import Checkpoint
+
     own = project_dir() / "checkpoints" / folder_or_name
     return Checkpoint(own if own.exists() else folder_or_name)
 

@@ -1,4 +1,4 @@
-"""``eagre dashboard``, and the page that ``run`` and ``demo`` bring along."""
+"""``eagre dashboard``, and the dashboard that ``run`` and ``demo`` bring along."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.cli.console import say
+from eagre.cli.commands import Command, Option
+from eagre.cli.console import say, warn
+from eagre.cli.exit_codes import ExitCode
 from eagre.config import LOOPBACK
 from eagre.waiting import wait_until
 
@@ -19,45 +21,61 @@ if TYPE_CHECKING:
     from eagre.dashboard import Dashboard
     from eagre.runtime.runs import RunStatus
 
-SLO_BROKEN = 3
-"""The exit code of ``eagre run --slo-check`` where a promise was not kept, or nothing measured."""
+DASHBOARD = "Dashboard"
 SETTLE_SECONDS = 5
 
 
-def page_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a command that brings the page."""
+def dashboard_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a command that serves the dashboard while it runs."""
     options = [
-        click.option("--no-dashboard", is_flag=True, help="Without the page."),
+        click.option(
+            "--no-dashboard", cls=Option, group=DASHBOARD, is_flag=True, help="No dashboard."
+        ),
         click.option(
             "--dashboard-port",
+            cls=Option,
+            group=DASHBOARD,
             type=click.IntRange(0, 65535),
             default=0,
             metavar="PORT",
-            help="Where the page is, on 127.0.0.1. [default: a free port]",
+            help="Its port on 127.0.0.1. [default: a free port]",
         ),
-        click.option("--no-payloads", is_flag=True, help="The page shows no record's content."),
+        click.option(
+            "--no-payloads",
+            cls=Option,
+            group=DASHBOARD,
+            is_flag=True,
+            help="Do not show the content of records.",
+        ),
     ]
     for option in reversed(options):
         function = option(function)
     return function
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=("eagre dashboard", "eagre dashboard --port 8080 --no-payloads"),
+)
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Where. [default: a free port]"
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="The port to listen on. [default: a free port]",
 )
 @click.option(
     "--host",
     default=LOOPBACK,
     show_default=True,
-    help="The address to listen on; mind who can see it.",
+    help="The address to listen on; others on the network may reach any but loopback.",
 )
-@click.option("--no-payloads", is_flag=True, help="Show no record's content.")
+@click.option("--no-payloads", is_flag=True, help="Do not show the content of records.")
 def dashboard(port: int, host: str, no_payloads: bool) -> None:
-    """Show the pipelines that run on this machine on a page, until Ctrl-C.
+    """Serve a dashboard of the pipelines that run on this machine, until Ctrl-C.
 
-    The address has a token in it: who has the address can look. EAGRE_DASHBOARD_TOKEN names a
-    token of your own, for Prometheus.
+    The address contains a token: anyone who has the address can look. EAGRE_DASHBOARD_TOKEN sets
+    a token of your own, for Prometheus.
     """
     from eagre.dashboard import Dashboard
 
@@ -65,51 +83,46 @@ def dashboard(port: int, host: str, no_payloads: bool) -> None:
     for sign in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sign, lambda *_: over.set())
     with Dashboard(port, host, payloads=not no_payloads) as page:
-        announce(page)
+        warn(f"dashboard: {page.address}")
         while not over.wait(1):
             pass
-
-
-def announce(page: Dashboard) -> None:
-    """Say where the page is."""
-    say(f"the page: {page.address}")
 
 
 @contextlib.contextmanager
 def beside(
     wanted: bool, port: int, shown: Callable[[], list[RunStatus]], *, payloads: bool
 ) -> Iterator[Dashboard | None]:
-    """Serve the page while something runs; None where it is not wanted."""
+    """Serve the dashboard while something runs; None where it is not wanted."""
     if not wanted:
         yield None
         return
     from eagre.dashboard import Dashboard
 
     with Dashboard(port, shown=shown, payloads=payloads) as page:
-        announce(page)
+        say(f"dashboard: {page.address}")
         yield page
 
 
 def judge_slo(page: Dashboard) -> int:
-    """Say of each promise whether it was kept, and give the exit code."""
+    """Say of each SLO whether it was met, and give the exit code."""
     with contextlib.suppress(TimeoutError):
         wait_until(lambda: all(view.settled for view in page.views), SETTLE_SECONDS, "")
-    code = 0
+    code = ExitCode.OK
     promised = [view for view in page.views if view.slo]
     if not promised:
-        say('--slo-check: no pipeline has an SLO; write @eg.pipeline(..., slo="p99 < 100ms")')
-        return SLO_BROKEN
+        warn('--slo-check: no pipeline has an SLO; write @eg.pipeline(..., slo="p99 < 100ms")')
+        return ExitCode.SLO_BROKEN
     for view in promised:
         burn = view.burn() or {}
         if not burn["records"]:
-            say(f"{view.status.name}: SLO {burn['text']}: nothing was measured")
-            code = SLO_BROKEN
+            warn(f"{view.status.name}: SLO {burn['text']}: nothing was measured")
+            code = ExitCode.SLO_BROKEN
             continue
         kept = "kept" if burn["kept"] else "broken"
-        say(
+        warn(
             f"{view.status.name}: SLO {burn['text']} {kept}: p{burn['percentile']:g} was "
             f"{burn['actual_ms']:,.1f} ms over {burn['records']:,} records, "
             f"{burn['slow']:,} of them slower; burn rate {burn['burn']:g}"
         )
-        code = code if burn["kept"] else SLO_BROKEN
+        code = code if burn["kept"] else ExitCode.SLO_BROKEN
     return code

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eagre.broker import EmbeddedBroker, Topics
-from eagre.cli.console import say, table, write_json
-from eagre.cli.dashboard import beside, page_options
+from eagre.cli.commands import Command
+from eagre.cli.console import json_option, say, table, write_json
+from eagre.cli.dashboard import beside, dashboard_options
 from eagre.cli.progress import Progress
 from eagre.config import cache_dir, counted, interval_ms
 from eagre.errors import SettingsError
@@ -43,27 +44,31 @@ SIGNALLED = 128
 Figures = dict[str, Any]
 
 
-@click.command(epilog=f"Use cases: {', '.join(use_cases())}.")
+@click.command(
+    cls=Command,
+    examples=("eagre demo", "eagre demo fraud --seconds 30 --rate 500", "eagre demo --json -"),
+    epilog=f"Use cases: {', '.join(use_cases())}.",
+)
 @click.argument("use_case", default=DEFAULT)
-@click.option("--seconds", default=20.0, show_default=True, help="Measured, for each mode.")
+@click.option("--seconds", default=20.0, show_default=True, help="Seconds measured in each mode.")
 @click.option("--rate", type=float, help="Records per second. [default: the use case's own]")
 @click.option("--every", default=REAL_TIME_EVERY, show_default=True, help="The real-time epoch.")
 @click.option(
     "--warmup",
     default=8.0,
     show_default=True,
-    help="Seconds under load before the measurement, up to two and a half times as long "
-    "where the latency is not steady yet; not counted.",
+    help="Seconds under load before the measurement; up to two and a half times as long while "
+    "the latency is not steady.",
 )
-@click.option("--json", "target", metavar="FILE", help="Write the result as JSON (- for stdout).")
+@json_option
 @click.option(
     "--archive/--no-archive",
     "archiving",
     default=True,
-    help="Afterwards, if there is none, write the archive with which Spark starts faster, in the "
-    "background.",
+    help="Afterwards, write the start-up archive in the background if there is none, so that "
+    "Spark starts faster.",
 )
-@page_options
+@dashboard_options
 def demo(
     use_case: str,
     seconds: float,
@@ -78,8 +83,8 @@ def demo(
 ) -> None:
     """Run a use case in micro-batch, then in real time, and compare their latencies.
 
-    It starts an embedded broker and sends generated events at a steady rate. Latency is the time
-    from the moment a record was meant to be sent to the moment a consumer has its result.
+    The demo starts an embedded broker and sends generated events at a steady rate. Latency is the
+    time from the intended send of a record until a consumer has its result.
     """
     interval_ms(every)
     if seconds <= 0 or (rate is not None and rate <= 0):

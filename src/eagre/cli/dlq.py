@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.cli.console import say, table, write_json
-from eagre.cli.topic import Sender, cluster, topics_of
+from eagre.cli.commands import Group
+from eagre.cli.console import json_option, result, say, table, write_json
+from eagre.cli.records import Sender, as_text, printable
+from eagre.cli.topic import cluster, topics_of
 from eagre.config import counted, timestamp_ms
 from eagre.delivery.dead_letters import REPLAYED, DeadLetter, Progress, letters, topic_of
 from eagre.error_policy import SUFFIX
@@ -25,42 +26,50 @@ if TYPE_CHECKING:
 _SHOWN = 500
 _HEADERS = 20
 _AT_ONCE = 500
+NONE = "no dead letters"
 
-_JSON = click.option("--json", "target", metavar="FILE", help="Write it as JSON (- for stdout).")
-_REASON = click.option("--reason", metavar="TEXT", help="Only those whose reason has this in it.")
+_REASON = click.option(
+    "--reason", metavar="TEXT", help="Only dead letters whose reason contains TEXT."
+)
 
 
-@click.group()
+@click.group(cls=Group)
 def dlq() -> None:
-    """Dead letters: list, show, replay."""
+    """List, show and replay dead letters."""
 
 
-@dlq.command("list")
-@click.option("--topic", "only", metavar="TOPIC", help="Only of this topic.")
-@_JSON
+@dlq.command("list", examples=("eagre dlq list", "eagre dlq list --topic payments --json -"))
+@click.option("--topic", "only", metavar="TOPIC", help="Only dead letters of this topic.")
+@json_option
 @cluster
 def list_(only: str | None, target: str | None, brokers: str | None, config: Path | None) -> None:
     """List dead letters by topic, pipeline and reason."""
     topics = topics_of(brokers, config)
     names = [topic_of(only)] if only else [n for n in topics.names() if n.endswith(SUFFIX)]
     groups = [asdict(group) for name in names for group in _groups(topics, name)]
-    if target:
-        write_json(target, groups)
-    elif groups:
-        headings = ["topic", "pipeline", "reason", "letters", "oldest", "newest"]
-        rows = [[_printable(str(value)) for value in group.values()] for group in groups]
-        click.echo(table(headings, rows))
-    else:
-        click.echo("no dead letters")
+    headings = ["topic", "pipeline", "reason", "letters", "oldest", "newest"]
+    rows = [[printable(str(value)) for value in group.values()] for group in groups]
+    result(target, groups, table(headings, rows) if rows else NONE)
 
 
-@dlq.command()
+@dlq.command(
+    examples=(
+        "eagre dlq show payments",
+        "eagre dlq show payments --reason 'not JSON' --limit 5",
+        "eagre dlq show payments --json -",
+    )
+)
 @click.argument("topic")
 @_REASON
 @click.option(
-    "--limit", default=20, show_default=True, type=click.IntRange(1), help="Show at most this many."
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Show at most this many.",
 )
-@_JSON
+@json_option
 @cluster
 def show(
     topic: str,
@@ -74,20 +83,26 @@ def show(
     wanted = _Wanted(reason=reason, again=True)
     found = letters(topics_of(brokers, config), topic_of(topic))
     shown = list(islice(filter(wanted.has, found), limit))
-    if target:
-        write_json(target, [_json(letter) for letter in shown])
-    else:
-        click.echo("\n\n".join(map(_text, shown)) if shown else "no dead letters")
+    text = "\n\n".join(map(_text, shown)) if shown else NONE
+    result(target, [_json(letter) for letter in shown], text)
 
 
-@dlq.command()
+@dlq.command(
+    examples=(
+        "eagre dlq replay payments --dry-run",
+        "eagre dlq replay payments --since 2026-11-15T08:30:00Z --rate 100",
+    )
+)
 @click.argument("topic")
 @_REASON
-@click.option("--since", metavar="TIME", help="Only those written at or after this time, ISO 8601.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many.")
+@click.option(
+    "--since", metavar="TIME", help="Only dead letters written at or after this ISO 8601 time."
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Replay at most this many.")
 @click.option("--rate", default=1000.0, show_default=True, help="Records per second.")
-@click.option("--again", is_flag=True, help="Also those whose record was replayed before.")
-@click.option("--dry-run", is_flag=True, help="Say what would be replayed, and write nothing.")
+@click.option("--again", is_flag=True, help="Also replay records that failed again after a replay.")
+@click.option("--dry-run", is_flag=True, help="Count what would be replayed, and write nothing.")
+@json_option
 @cluster
 def replay(
     topic: str,
@@ -97,13 +112,14 @@ def replay(
     rate: float,
     again: bool,
     dry_run: bool,
+    target: str | None,
     brokers: str | None,
     config: Path | None,
 ) -> None:
-    """Write the records of dead letters back into the topics they came from.
+    """Write the records of dead letters back to the topics they came from.
 
-    A letter is replayed once: the next replay goes on behind it. A record that fails again is left
-    alone, unless --again is given.
+    Each dead letter is replayed once: the next replay continues after it. A record that fails
+    again is skipped, unless --again is given.
     """
     topics = topics_of(brokers, config)
     name = topic_of(topic)
@@ -117,6 +133,9 @@ def replay(
         progress.close()
     done = "would replay" if dry_run else "replayed"
     say(f"{done} {counted(replayed.count, 'record')} of {name!r}{_left(wanted)}")
+    if target:
+        counts = {"replayed": replayed.count, "skipped": wanted.left, "dry_run": dry_run}
+        write_json(target, {"topic": name, **counts})
 
 
 @dataclass
@@ -145,7 +164,7 @@ def _groups(topics: Topics, name: str) -> list[_Group]:
 
 @dataclass
 class _Wanted:
-    """Which letters are asked for, and why others were left alone."""
+    """Which dead letters are asked for, and why others were skipped."""
 
     reason: str | None = None
     since_ms: int | None = None
@@ -159,7 +178,7 @@ class _Wanted:
 
     def can_be_replayed(self, letter: DeadLetter) -> bool:
         if letter.lost or not letter.origin:
-            return self._leave("with a record that is not complete")
+            return self._leave("whose record is incomplete")
         if letter.replays and not self.again:
             return self._leave("whose record failed again after a replay (--again replays them)")
         return True
@@ -180,7 +199,7 @@ def _chosen(topics: Topics, name: str, wanted: _Wanted, progress: Progress) -> I
 
 
 def _left(wanted: _Wanted) -> str:
-    return "".join(f"; left alone {count:,} {why}" for why, count in wanted.left.items())
+    return "".join(f"; skipped {count:,} {why}" for why, count in wanted.left.items())
 
 
 class _Replay:
@@ -230,30 +249,22 @@ def _marked(letter: DeadLetter) -> list[tuple[str, bytes | None]]:
 
 def _json(letter: DeadLetter) -> dict[str, Any]:
     described = {k: v for k, v in asdict(letter).items() if k not in ("key", "value", "headers")}
-    described |= _data("key", letter.key) | _data("value", letter.value)
-    described["headers"] = [{"name": n, **_data("value", v)} for n, v in letter.headers]
+    described |= as_text("key", letter.key) | as_text("value", letter.value)
+    described["headers"] = [{"name": n, **as_text("value", v)} for n, v in letter.headers]
     return {**described, "replays": letter.replays}
-
-
-def _data(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Give bytes as text, or in base64 where they are none."""
-    try:
-        return {name: None if data is None else data.decode()}
-    except UnicodeDecodeError:
-        return {name: None, f"{name}_base64": base64.b64encode(data or b"").decode()}
 
 
 def _text(letter: DeadLetter) -> str:
     lines = [
-        f"{letter.place}  {letter.time}  {_printable(letter.pipeline)}",
-        f"  reason  {_printable(letter.reason)}",
-        f"  source  {_printable(letter.source) or 'not known'}",
+        f"{letter.place}  {letter.time}  {printable(letter.pipeline)}",
+        f"  reason  {printable(letter.reason)}",
+        f"  source  {printable(letter.source) or 'unknown'}",
     ]
     if letter.lost:
-        lines.append(f"  lost    {_printable(letter.lost)}")
+        lines.append(f"  lost    {printable(letter.lost)}")
     lines += [f"  key     {_shown(letter.key)}", f"  value   {_shown(letter.value)}"]
     shown = letter.headers[:_HEADERS]
-    lines += [f"  header  {_printable(name)}: {_shown(value)}" for name, value in shown]
+    lines += [f"  header  {printable(name)}: {_shown(value)}" for name, value in shown]
     if len(letter.headers) > _HEADERS:
         lines.append(f"  and {counted(len(letter.headers) - _HEADERS, 'header')} more")
     return "\n".join(lines)
@@ -262,14 +273,5 @@ def _text(letter: DeadLetter) -> str:
 def _shown(data: bytes | None) -> str:
     if data is None:
         return "null"
-    text = _printable(data[:_SHOWN].decode(errors="replace"))
+    text = printable(data[:_SHOWN].decode(errors="replace"))
     return text if len(data) <= _SHOWN else f"{text}… ({len(data):,} bytes)"
-
-
-def _printable(text: str) -> str:
-    r"""Write characters that a terminal would act on by their codes.
-
-    >>> _printable("a" + chr(27) + "[2J")
-    'a\\x1b[2J'
-    """
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import platform
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from eagre.broker import Client, registry
-from eagre.cli.console import say
-from eagre.config import cache_dir
+from eagre.cli.commands import Command
+from eagre.cli.console import detail, json_option, say, write_json
+from eagre.cli.exit_codes import ExitCode
+from eagre.config import cache_dir, project_dir, state_dir
 from eagre.errors import EagreError
 from eagre.jvm import companion_jar, find_java, jars
 from eagre.jvm.archive import archive
@@ -23,12 +25,14 @@ if TYPE_CHECKING:
 _GIB = 2**30
 
 
-@click.command()
-def doctor() -> None:
-    """Look at everything a pipeline needs; exit 1 if something is missing.
+@click.command(cls=Command, examples=("eagre doctor", "eagre doctor --json -"))
+@json_option
+def doctor(target: str | None) -> None:
+    """Check everything that a pipeline needs; exit code 1 if something is missing.
 
     Jars that are not in the cache yet are fetched.
     """
+    detail(f"cache {cache_dir()}, state {state_dir()}, project {project_dir()}")
     checks: dict[str, Callable[[], str]] = {
         "python": platform.python_version,
         "java": _java,
@@ -42,18 +46,23 @@ def doctor() -> None:
         "kafka": _kafka,
         "brokers": lambda: ", ".join(b.address for b in registry.running()) or "none running",
     }
-    fine = [_report(name, check) for name, check in checks.items()]
-    if not all(fine):
-        raise click.exceptions.Exit(1)
+    found = [_report(name, check, shown=target != "-") for name, check in checks.items()]
+    ok = all(one["ok"] for one in found)
+    if target:
+        write_json(target, {"ok": ok, "checks": found})
+    if not ok:
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
-def _report(name: str, check: Callable[[], str]) -> bool:
+def _report(name: str, check: Callable[[], str], *, shown: bool) -> dict[str, Any]:
+    """Check one thing, and show it at once: some take a while."""
     try:
-        click.echo(f"ok    {name:<12} {check()}")
+        ok, told = True, check()
     except EagreError as error:
-        click.echo(f"FAIL  {name:<12} {error}")
-        return False
-    return True
+        ok, told = False, str(error)
+    if shown:
+        click.echo(f"{'ok' if ok else 'FAIL':<4}  {name:<12} {told}")
+    return {"name": name, "ok": ok, "detail": told}
 
 
 def _java() -> str:
@@ -62,7 +71,7 @@ def _java() -> str:
 
 
 def _kafka() -> str:
-    """What named clusters are told, as the environment has it."""
+    """How clients log in to a cluster, as the environment has it."""
     client = Client.to("HOST:PORT")
     client.librdkafka()
     return client.described()
@@ -80,7 +89,7 @@ def _internals() -> str:
 
 def _archive() -> str:
     path = archive()
-    return str(path) if path.exists() else "none; `eagre jars fetch` makes one, for a faster start"
+    return str(path) if path.exists() else "none; `eagre jars fetch` writes one, for a faster start"
 
 
 def _disk() -> str:

@@ -7,27 +7,30 @@ from pathlib import Path
 
 import click
 
-from eagre.cli.console import say
+from eagre.cli.commands import Command
+from eagre.cli.console import Verbosity, say, verbosity
 from eagre.errors import SettingsError
 from eagre.templates import folder, projects, summary
 
 NEXT = """\
 next:
   cd {directory}
-  pip install -e ".[test]"   # what the project needs; Eagre itself is already here
+  pip install -e ".[test]"   # the project's dependencies; Eagre itself is installed
   make test                  # its tests, on a real broker and a real Spark
-  eagre check app.py         # what to know before the first record
-  eagre run app.py           # in real time, on an embedded broker
+  eagre check app.py         # check it before the first record
+  eagre run app.py           # run it in real time on an embedded broker
 README.md explains the rest."""
 
 
 @click.command(
-    epilog="\b\nUse cases:\n" + "\n".join(f"  {name:<12} {summary(name)}" for name in projects())
+    cls=Command,
+    examples=("eagre init fraud my-project",),
+    epilog="\b\nUse cases:\n" + "\n".join(f"  {name:<12} {summary(name)}" for name in projects()),
 )
 @click.argument("use_case")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 def init(use_case: str, directory: Path) -> None:
-    """Make a project of USE_CASE in DIRECTORY: app, generator, tests, pyproject.toml, README.
+    """Create a project from USE_CASE in DIRECTORY: app, generator, tests, pyproject.toml, README.
 
     The directory must be new or empty.
     """
@@ -47,4 +50,5 @@ def init(use_case: str, directory: Path) -> None:
     ignored = shutil.ignore_patterns("__pycache__", ".pytest_cache", ".eagre", "*.egg-info")
     shutil.copytree(place, directory, ignore=ignored, dirs_exist_ok=True)
     say(f"created {directory} from the use case {use_case}")
-    click.echo(NEXT.format(directory=directory), err=True)
+    if verbosity() >= Verbosity.NORMAL:
+        click.echo(NEXT.format(directory=directory), err=True)

@@ -7,7 +7,8 @@ from typing import cast
 
 import click
 
-from eagre.cli.console import say
+from eagre.cli.commands import Group
+from eagre.cli.console import detail, json_option, result, say
 from eagre.errors import JvmError
 from eagre.jvm import jars as locked
 from eagre.jvm.companion import companion_jar
@@ -17,26 +18,26 @@ _SET = click.argument(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def jars() -> None:
-    """The locked jars: fetched once per user, verified before each use."""
+    """Fetch and verify the jars that Eagre adds to Spark, pinned by their checksums."""
 
 
-@jars.command()
+@jars.command(examples=("eagre jars fetch", "eagre jars fetch spark --from /media/jars"))
 @_SET
 @click.option(
     "--from",
     "source",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder that holds the jars, to do without a network.",
+    help="A folder that holds the jars, where there is no network.",
 )
 @click.option(
     "--archive/--no-archive",
     default=True,
-    help="Write the start-up archive too, with which Spark starts faster (a minute, once).",
+    help="Also write the start-up archive, so that Spark starts faster (takes a minute, once).",
 )
 def fetch(jar_set: str | None, source: Path | None, *, archive: bool) -> None:
-    """Bring the jars into the user's cache, and prepare what lets Spark start faster."""
+    """Fetch the jars into the user's cache, and prepare a faster start of Spark."""
     for one in _sets(jar_set):
         locked.fetch(one, say, source)
         locked.verify(one)
@@ -45,17 +46,26 @@ def fetch(jar_set: str | None, source: Path | None, *, archive: bool) -> None:
         _prepare_archive()
 
 
-@jars.command()
+@jars.command(examples=("eagre jars verify", "eagre jars verify broker --json -"))
 @_SET
-def verify(jar_set: str | None) -> None:
-    """Compare every cached jar with the lock; one changed byte is an error."""
+@json_option
+def verify(jar_set: str | None, target: str | None) -> None:
+    """Compare every cached jar with its checksum; one changed byte is an error."""
+    sets = {}
     for one in _sets(jar_set):
         locked.verify(one)
-        click.echo(f"{one}: {len(locked.lock(one))} jars match the lock")
-    click.echo(f"companion: {companion_jar()}")
+        detail(f"{one}: {', '.join(jar.name for jar in locked.lock(one))}")
+        sets[one] = {"jars": len(locked.lock(one)), "folder": str(locked.folder(one))}
+    companion = str(companion_jar())
+    lines = [f"{name}: {found['jars']} jars match the lock" for name, found in sets.items()]
+    result(
+        target,
+        {"ok": True, "sets": sets, "companion": companion},
+        "\n".join([*lines, f"companion: {companion}"]),
+    )
 
 
-@jars.command()
+@jars.command(examples=("eagre jars path", "eagre jars path broker"))
 @_SET
 def path(jar_set: str | None) -> None:
     """Print the class path of a set (spark if none is named), for use outside Eagre."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import click
 
-from eagre.cli.console import say
+from eagre.cli.console import live, rewrite_line, say
 
 PLAIN_EVERY_SECONDS = 5
 BARS = "▁▂▃▄▅▆▇█"
@@ -26,7 +25,7 @@ class Progress:
         self._warmup = self._seconds = 0.0
         self._passed = self._measured = self._answered = 0
         self._medians: list[float] = []
-        self._moving = sys.stderr.isatty()
+        self._moving = live()
         self._line = False
 
     def say(self, text: str) -> None:
@@ -51,7 +50,7 @@ class Progress:
         self._measured += not warming
         text = f"{self.name:<11}  {self._stage(warming=warming)}   {_latency(figures)}"
         if self._moving:
-            click.echo(f"\r\x1b[2Keagre: {text}   {self._sparkline()}", nl=False, err=True)
+            rewrite_line(f"eagre: {text}   {self._sparkline()}")
             self._line = True
         elif self._answered == 1 or self._passed % PLAIN_EVERY_SECONDS == 0:
             say(f"{text}   {self._sparkline()}")
@@ -72,7 +71,7 @@ class Progress:
 
     def _clear(self) -> None:
         if self._line:
-            click.echo("\r\x1b[2K", nl=False, err=True)
+            rewrite_line()
         self._line = False
 
 

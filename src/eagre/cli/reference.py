@@ -6,10 +6,23 @@ from typing import TYPE_CHECKING
 
 import click
 
+from eagre.cli.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _WIDTH = 96
+_CONVENTIONS = """\
+## Conventions
+- Results go to stdout; messages, questions and errors to stderr. A failure is one line with a
+  stable code and the next step.
+- `--json FILE` also writes the result as JSON; `--json -` prints only JSON on stdout. `eagre topic
+  tail` writes a line of JSON per record.
+- `-q` prints only results and errors. `-v` prints more of what happens; `eagre run -v` also sets
+  Spark's log level to `INFO`.
+- Colour is for terminals only, and there is none if `NO_COLOR` is set.
+- `eagre completion bash` (or `zsh`, `fish`) prints a completion script.
+"""
 
 
 def reference() -> str:
@@ -18,7 +31,12 @@ def reference() -> str:
 
     sections = [f"## {path}\n```\n{text}\n```\n" for path, text in _commands(eagre, "eagre")]
     head = "# Commands\nWritten by `make docs` from the commands' own help.\n"
-    return "\n".join([head, *sections])
+    return "\n".join([head, _conventions(), *sections])
+
+
+def _conventions() -> str:
+    codes = "\n".join(f"| {code:d} | {code.meaning} |" for code in ExitCode)
+    return f"{_CONVENTIONS}\n| exit code | meaning |\n|---|---|\n{codes}\n"
 
 
 def _commands(command: click.Command, path: str) -> Iterator[tuple[str, str]]:

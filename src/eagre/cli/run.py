@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from eagre.broker import Client, EmbeddedBroker, Topics, registry
-from eagre.cli.console import say
-from eagre.cli.dashboard import SLO_BROKEN, beside, judge_slo, page_options
+from eagre.cli.commands import Command, Option
+from eagre.cli.console import Verbosity, detail, live, rewrite_line, say, verbosity, warn
+from eagre.cli.dashboard import beside, dashboard_options, judge_slo
+from eagre.cli.exit_codes import ExitCode
+from eagre.cli.options import app_argument, brokers_option, require_once, spark_options
 from eagre.config import counted, project_dir
 from eagre.pipeline import MODES
 from eagre.profile import CHOICE, CLIENTS
@@ -21,20 +23,34 @@ from eagre.runtime import runs
 from eagre.runtime.app import App
 from eagre.runtime.spec import RunSpec
 from eagre.runtime.supervisor import RESTARTS, Event, Supervisor
+from eagre.session import LOG_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eagre.runtime.runs import RunStatus
-    from eagre.sources import Mode
 
 _PLAIN_EVERY_SECONDS = 10
+_URGENT = frozenset({"restarting", "stalled"})
+"""Events that are shown with --quiet, too."""
 
 
-@click.command()
-@click.argument("app", metavar="APP.py[:PIPELINE]")
+@click.command(
+    cls=Command,
+    examples=(
+        "eagre run score.py",
+        "eagre run score.py:fraud --brokers kafka:9092 --every '1 minute'",
+        "eagre run score.py --mode available-now --from earliest",
+        "eagre run score.py --conf spark.driver.memory=4g --conf spark.ui.enabled=true",
+    ),
+)
+@app_argument()
 @click.option(
-    "--mode", type=click.Choice(MODES), default="real-time", show_default=True, help="How to run."
+    "--mode",
+    type=click.Choice(MODES),
+    default="real-time",
+    show_default=True,
+    help="The execution mode; available-now processes the backlog and stops.",
 )
 @click.option(
     "--every",
@@ -42,89 +58,74 @@ _PLAIN_EVERY_SECONDS = 10
     help="The epoch in real time, the trigger in micro-batch. [default: 1 minute; 500 ms]",
 )
 @click.option(
-    "--brokers",
-    envvar="EAGRE_BROKERS",
-    metavar="HOST:PORT",
-    help="The Kafka cluster. [default: what the app names, else an embedded broker]",
-)
-@click.option("--master", help="Spark's master. [default: local, with slots enough]")
-@click.option(
-    "--profile",
-    type=click.Choice(list(CLIENTS)),
-    help="What the Kafka clients are tuned for. [default: latency]",
-)
-@click.option(
     "--checkpoint",
     metavar="DIR",
-    help="Where progress and state are kept. [default: .eagre/checkpoints/PIPELINE]",
+    help="Where offsets and state are kept. [default: .eagre/checkpoints/PIPELINE]",
 )
 @click.option(
     "--from",
     "start",
     metavar="earliest|latest|TIME",
-    help="Where a fresh checkpoint begins. [default: latest; earliest in available-now]",
+    help="Where a new checkpoint starts reading. [default: latest; earliest in available-now]",
 )
 @click.option("--no-check", is_flag=True, help="Start even if the check finds errors.")
 @click.option(
     "--restarts",
     type=click.IntRange(0),
+    metavar="N",
     default=RESTARTS,
     show_default=True,
-    help="Failures in a row, without a commit between them, before a pipeline is given up.",
+    help="Failures in a row, without a commit between them, before the run gives up.",
 )
-@page_options
+@brokers_option("what the app names, else an embedded broker")
+@click.option(
+    "--profile",
+    cls=Option,
+    group="Kafka",
+    type=click.Choice(list(CLIENTS)),
+    help="What the Kafka clients are tuned for. [default: latency]",
+)
+@spark_options
+@dashboard_options
 @click.option(
     "--slo-check",
     is_flag=True,
-    help=f"At the end, exit with {SLO_BROKEN} where a pipeline's SLO was broken.",
+    cls=Option,
+    group="Dashboard",
+    help=f"At the end, exit with {ExitCode.SLO_BROKEN:d} if a pipeline broke its SLO.",
 )
 def run(
     app: str,
-    mode: Mode,
-    every: str | None,
-    brokers: str | None,
-    master: str | None,
-    profile: str | None,
-    checkpoint: str | None,
-    start: str | None,
     no_check: bool,
     restarts: int,
+    profile: str | None,
+    conf: dict[str, str],
     no_dashboard: bool,
     dashboard_port: int,
     no_payloads: bool,
     slo_check: bool,
+    **how: Any,  # noqa: ANN401  (the options that a RunSpec has by the same names)
 ) -> None:
-    """Run the pipelines of a file, until Ctrl-C or SIGTERM drains them.
+    """Run the pipelines of a file until Ctrl-C or SIGTERM drains them.
 
-    A pipeline that fails is started again: at once, then after 1, 2, 4 ... 30 s.
+    A pipeline that fails is restarted: immediately, then after 1, 2, 4 ... 30 s.
 
-    A drain lets the running epoch end and commit, so that nothing is repeated at the next start;
-    a second Ctrl-C ends at once.
+    A drain lets the current epoch finish and commit, so that nothing is repeated at the next
+    start; a second Ctrl-C stops immediately.
     """
     if slo_check and no_dashboard:
-        raise click.UsageError("--slo-check needs the page's meter: leave out --no-dashboard.")
+        raise click.UsageError("--slo-check needs the dashboard's meter: drop --no-dashboard.")
     chosen = App.parse(app)
     chosen.check_readable()
-    if brokers and not chosen.may_name_security():
-        Topics(Client.to(brokers)).cluster_id()
-    spec = RunSpec(
-        app=str(chosen.path),
-        pipeline=chosen.chosen,
-        mode=mode,
-        every=every,
-        brokers=brokers,
-        master=master,
-        checkpoint=checkpoint,
-        start=start,
-        settings={CHOICE.replace(".", "__"): profile} if profile else {},
-        check=not no_check,
-    )
-    display = Display()
-    cluster = ProjectBroker()
-    early = not brokers and not chosen.may_name_brokers()
+    if how["brokers"] and not chosen.may_name_security():
+        Topics(Client.to(how["brokers"])).cluster_id()
+    settings = _settings(conf, profile, how["master"])
+    spec = RunSpec(str(chosen.path), chosen.chosen, settings=settings, check=not no_check, **how)
+    detail(f"Spark logs to {project_dir() / 'logs'}")
+    early = not how["brokers"] and not chosen.may_name_brokers()
     with (
-        contextlib.closing(display),
-        contextlib.closing(cluster),
+        contextlib.closing(Display()) as display,
+        contextlib.closing(ProjectBroker()) as cluster,
         beside(not no_dashboard, dashboard_port, _own, payloads=not no_payloads) as page,
     ):
         supervisor = Supervisor(
@@ -139,6 +140,15 @@ def run(
             supervisor.run()
         if slo_check and page:
             click.get_current_context().exit(judge_slo(page))
+
+
+def _settings(conf: dict[str, str], profile: str | None, master: str | None) -> dict[str, str]:
+    """Give the settings of the Spark session."""
+    require_once(conf, CHOICE, "--profile", profile)
+    require_once(conf, "spark.master", "--master", master)
+    chosen = {CHOICE: profile} if profile else {}
+    logged = {LOG_LEVEL: "INFO"} if verbosity() is Verbosity.VERBOSE else {}
+    return {**logged, **conf, **chosen}
 
 
 def _own() -> list[RunStatus]:
@@ -160,7 +170,7 @@ class ProjectBroker:
         return self._address
 
     def close(self) -> None:
-        """End the broker if it was started for this run; its data stays."""
+        """Stop the broker if it was started for this run; its data stays."""
         if self._own:
             self._own.stop()
 
@@ -176,10 +186,10 @@ class ProjectBroker:
 
 
 class Display:
-    """What a run tells people: one line that moves in a terminal, a line now and then elsewhere."""
+    """What a run tells people: one line, rewritten on a terminal, else one in ten seconds."""
 
     def __init__(self) -> None:
-        self._moving = sys.stderr.isatty()
+        self._moving = live()
         self._runs: dict[str, dict[str, Any]] = {}
         self._line = ""
 
@@ -188,7 +198,8 @@ class Display:
         text = getattr(self, f"_{event['event']}", lambda *_: "")(name, event)
         if text:
             self._clear()
-            say(f"{name}: {text}")
+            tell = warn if event["event"] in _URGENT else say
+            tell(f"{name}: {text}")
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -208,7 +219,7 @@ class Display:
         ]
         advice = sum(f["level"] == "advice" for f in event["findings"])
         if advice:
-            told.append(f"{advice} more to read with `eagre check`")
+            told.append(f"{advice} more: see `eagre check`")
         return "; ".join(told)
 
     def _running(self, name: str, event: Event) -> str:
@@ -226,12 +237,12 @@ class Display:
         return f"stalled: {event['reason']}"
 
     def _flows(self, _: str, __: Event) -> str:
-        return "flows again"
+        return "records flow again"
 
     def _draining(self, name: str, event: Event) -> str:
         within = event["within_ms"] / 1000
         self._runs[name]["until"] = time.monotonic() + within
-        return f"draining, within {within:g} s; a second Ctrl-C ends at once"
+        return f"draining, within {within:g} s; a second Ctrl-C stops immediately"
 
     def _status(self, name: str, event: Event) -> str:
         text = self._figures(self._runs[name], event)
@@ -245,7 +256,7 @@ class Display:
         return text
 
     def _ended(self, name: str, event: Event) -> str:
-        how = "drained" if event["drained"] else "all there was is done"
+        how = "drained" if event["drained"] else "backlog processed"
         first = self._runs[name].get("first") if event["written"] is not None else None
         rows = (
             f", {counted(event['written'] - first, 'record')} written" if first is not None else ""
@@ -262,7 +273,7 @@ class Display:
                 parts.append(f"{rate:,.0f} records/s out")
             run["written"], run["at"] = written, now
         if event["lag"] is not None:
-            parts.append(f"{event['lag']:,} behind")
+            parts.append(f"lag {event['lag']:,}")
         parts.append(counted(event["epochs"], "commit"))
         if "until" in run:
             parts.append(f"draining {max(0.0, run['until'] - now):.0f} s")
@@ -270,11 +281,11 @@ class Display:
 
     def _move(self, line: str) -> None:
         self._line = line
-        click.echo(f"\r\x1b[2K{line}", nl=False, err=True)
+        rewrite_line(line)
 
     def _clear(self) -> None:
         if self._line:
-            click.echo("\r\x1b[2K", nl=False, err=True)
+            rewrite_line()
             self._line = ""
 
 

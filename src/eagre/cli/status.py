@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
-from eagre.cli.console import say, table, write_json
-from eagre.config import counted
+from eagre.cli.commands import Command
+from eagre.cli.console import detail, json_option, result, say, table
+from eagre.config import counted, state_dir
 from eagre.errors import PipelineFailed
 from eagre.runtime import runs
 
+if TYPE_CHECKING:
+    from eagre.runtime.runs import RunStatus
 
-@click.command()
-@click.option("--json", "json_file", metavar="FILE", help="Also write the JSON here (-: stdout).")
-def status(json_file: str | None) -> None:
-    """List the pipelines that run, with their lag, commits, restarts and last failure."""
+
+def _running(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a running pipeline."""
+    return sorted(n for run in runs.running() for n in run.pipelines if n.startswith(incomplete))
+
+
+@click.command(cls=Command, examples=("eagre status", "eagre status --json -"))
+@json_option
+def status(target: str | None) -> None:
+    """List the running pipelines with their lag, commits, restarts and last failure."""
+    detail(f"runs are registered in {state_dir()}")
     found = runs.running()
-    if json_file:
-        write_json(json_file, {"runs": [run.as_dict() for run in found]})
-        if json_file == "-":
-            return
+    result(target, {"runs": [run.as_dict() for run in found]}, "\n".join(_lines(found)))
+
+
+def _lines(found: list[RunStatus]) -> list[str]:
+    pipelines = [(run, one) for run in found for one in run.pipelines.values()]
+    if not pipelines:
+        return ["no pipeline is running"]
+    headings = ["pipeline", "phase", "mode", "for", "lag", "commits", "restarts", "pid"]
     rows = [
         [
             one.name,
@@ -32,45 +47,45 @@ def status(json_file: str | None) -> None:
             str(one.restarts),
             str(run.pid),
         ]
-        for run in found
-        for one in run.pipelines.values()
+        for run, one in pipelines
     ]
-    headings = ["pipeline", "phase", "mode", "for", "behind", "commits", "restarts", "pid"]
-    click.echo(table(headings, rows) if rows else "no pipeline is running")
-    for run in found:
-        for one in run.pipelines.values():
-            if one.late:
-                click.echo(f"{one.name}: {counted(one.late, 'row')} came too late")
-            if one.reason:
-                click.echo(f"{one.name}: {one.reason}")
-            if one.failure:
-                click.echo(f"{one.name}: last failure: {one.failure}")
+    lines = [table(headings, rows)]
+    for _, one in pipelines:
+        if one.late:
+            lines.append(f"{one.name}: {counted(one.late, 'late row')}")
+        if one.reason:
+            lines.append(f"{one.name}: {one.reason}")
+        if one.failure:
+            lines.append(f"{one.name}: last failure: {one.failure}")
+    return lines
 
 
-@click.command()
-@click.argument("name")
+@click.command(cls=Command, examples=("eagre stop score", "eagre stop score --now"))
+@click.argument("name", shell_complete=_running)
 @click.option(
-    "--now", is_flag=True, help="End at once; the next start repeats what was not committed."
+    "--now",
+    is_flag=True,
+    help="Stop immediately; the next start repeats what was not committed.",
 )
 def stop(name: str, now: bool) -> None:
-    """Drain the run of pipeline NAME: its epoch ends and commits, so that nothing is repeated.
+    """Drain the run of pipeline NAME: its epoch finishes and commits, so that nothing is repeated.
 
-    The other pipelines of the same `eagre run` end with it.
+    The other pipelines of the same `eagre run` stop with it.
     """
     run = runs.find(name)
     others = sorted(set(run.pipelines) - {name})
     if others:
-        say(f"ending with it, being of one run: {', '.join(others)}")
+        say(f"stopping with it, because they share a run: {', '.join(others)}")
     runs.end(run, at_once=now)
-    say(f"{'ending' if now else 'draining'} {name}")
+    say(f"{'stopping' if now else 'draining'} {name}")
     try:
         while run.alive:
             time.sleep(0.2)
     except KeyboardInterrupt:
         raise PipelineFailed(
             "STILL_DRAINING",
-            f"pipeline {name!r} goes on draining by itself.",
-            hint=f"`eagre stop {name} --now` ends it at once.",
+            f"pipeline {name!r} continues to drain on its own.",
+            hint=f"`eagre stop {name} --now` stops it immediately.",
         ) from None
 
 

@@ -2,71 +2,132 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from eagre.broker import Client, Topics, registry
-from eagre.cli.console import project_checkpoint, say, table
+from eagre.cli import lags, records
+from eagre.cli.commands import Group, Option
+from eagre.cli.console import (
+    confirm,
+    detail,
+    json_option,
+    result,
+    say,
+    table,
+    warn,
+)
+from eagre.cli.options import KAFKA, brokers_option, pair
 from eagre.config import counted, project_dir
-from eagre.errors import BrokerError, SettingsError
+from eagre.errors import SettingsError
+from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
-_QUEUE_FULL_WAIT = 0.1
+INTERNAL = "__"
+"""What the names of Kafka's internal topics begin with."""
+DELETE_SECONDS = 10
 
 
 def cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command say which cluster."""
-    brokers = click.option(
-        "--brokers",
-        envvar="EAGRE_BROKERS",
-        metavar="HOST:PORT",
-        help="The cluster. [default: the embedded broker that runs]",
-    )
     config = click.option(
         "--config",
+        cls=Option,
+        group=KAFKA,
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A client's properties file, with security.protocol and the like. "
-        "[default: what EAGRE_KAFKA_CONFIG names]",
+        help="A Kafka client's properties file, with security.protocol and the like. "
+        "[default: the file that EAGRE_KAFKA_CONFIG names]",
     )
-    return brokers(config(command))
+    return brokers_option("the running embedded broker")(config(command))
 
 
-@click.group()
+@click.group(cls=Group)
 def topic() -> None:
-    """Topics: list, create, tail, produce, lag."""
+    """Look into topics, and create, fill and delete them."""
 
 
-@topic.command("list")
+@topic.command(
+    "list", examples=("eagre topic list", "eagre topic list --brokers kafka:9092 --json -")
+)
+@json_option
 @cluster
-def list_(brokers: str | None, config: Path | None) -> None:
+def list_(target: str | None, brokers: str | None, config: Path | None) -> None:
     """List topics with their partitions and records."""
     topics = topics_of(brokers, config)
     names = topics.names()
     described, begins, ends = topics.describe(names), topics.begins(names), topics.ends(names)
-    rows = [
-        [name, str(described[name].partitions), f"{_total(ends[name]) - _total(begins[name]):,}"]
+    found = [
+        {
+            "name": name,
+            "partitions": described[name].partitions,
+            "records": sum(ends[name].values()) - sum(begins[name].values()),
+        }
         for name in names
     ]
-    click.echo(table(["topic", "partitions", "records"], rows) if rows else "no topics")
+    rows = [[str(one["name"]), f"{one['partitions']}", f"{one['records']:,}"] for one in found]
+    text = table(["topic", "partitions", "records"], rows) if rows else "no topics"
+    result(target, {"topics": found}, text)
 
 
-@topic.command()
+@topic.command(examples=("eagre topic describe payments",))
+@click.argument("name")
+@json_option
+@cluster
+def describe(name: str, target: str | None, brokers: str | None, config: Path | None) -> None:
+    """Show the partitions, offsets, records and settings of a topic.
+
+    Settings are shown where they differ from Kafka's defaults. Records are counted by offsets, so
+    that those which compaction removed and the marks of transactions count, too.
+    """
+    topics = topics_of(brokers, config)
+    found = topics.require(name)
+    begins, ends = topics.begins([name])[name], topics.ends([name])[name]
+    partitions = [
+        {"partition": p, "begin": begins[p], "end": ends[p], "records": ends[p] - begins[p]}
+        for p in sorted(ends)
+    ]
+    described = {
+        "name": name,
+        "id": found.id,
+        "records": sum(p["records"] for p in partitions),
+        "partitions": partitions,
+        "settings": topics.changed_settings(name),
+    }
+    result(target, described, _described(described))
+
+
+@topic.command(
+    examples=(
+        "eagre topic create payments --partitions 8",
+        "eagre topic create limits --set cleanup.policy=compact",
+    )
+)
 @click.argument("name")
 @click.option(
     "--partitions",
     default=1,
     show_default=True,
     type=click.IntRange(1),
+    metavar="N",
     help="How many partitions.",
 )
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A topic setting.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A topic setting, such as retention.ms=3600000; repeatable.",
+)
 @cluster
 def create(
     name: str,
@@ -76,47 +137,116 @@ def create(
     config: Path | None,
 ) -> None:
     """Create a topic."""
-    pairs = dict(_pair(setting) for setting in settings)
-    topics_of(brokers, config).create(name, partitions, pairs)
+    topics_of(brokers, config).create(name, partitions, dict(map(pair, settings)))
     say(f"created topic {name!r} with {counted(partitions, 'partition')}")
 
 
-@topic.command()
+@topic.command(examples=("eagre topic delete payments", "eagre topic delete in out --yes"))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@cluster
+def delete(names: tuple[str, ...], yes: bool, brokers: str | None, config: Path | None) -> None:
+    """Delete topics with all their records."""
+    for name in names:
+        _require_deletable(name)
+    topics = topics_of(brokers, config)
+    chosen = [topics.require(name).name for name in dict.fromkeys(names)]
+    if not yes:
+        begins, ends = topics.begins(chosen), topics.ends(chosen)
+        for name in chosen:
+            held = sum(ends[name].values()) - sum(begins[name].values())
+            say(f"topic {name!r} on {topics.brokers} holds {counted(held, 'record')}")
+    confirm(f"Delete {counted(len(chosen), 'topic')} and all records in them?", yes=yes)
+    topics.delete(chosen)
+    _wait_until_gone(topics, set(chosen))
+    for name in chosen:
+        say(f"deleted topic {name!r}")
+
+
+@topic.command(
+    examples=(
+        "eagre topic tail scores",
+        "eagre topic tail scores --from earliest -n 10 --keys --offsets",
+        "eagre topic tail scores --from 2026-11-15T08:30:00Z --all",
+        "eagre topic tail scores --partition 0 --from 4711 --json -",
+    )
+)
 @click.argument("name")
-@click.option("-n", "count", type=click.IntRange(1), help="End after that many records.")
+@click.option(
+    "-n", "count", type=click.IntRange(1), metavar="N", help="Stop after this many records."
+)
 @click.option(
     "--from",
     "start",
-    type=click.Choice(["earliest", "latest"]),
+    metavar="earliest|latest|TIME|OFFSET",
     default="latest",
     show_default=True,
-    help="Where to begin.",
+    help="Where to start: also at an ISO 8601 time, or at an offset of each partition.",
 )
-@click.option("--keys", is_flag=True, help="Print the key and a tab before the value.")
+@click.option(
+    "--partition",
+    "partitions",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="N",
+    help="Only this partition; repeatable.",
+)
+@partial(json_option, what="each record to FILE as a line of JSON")
+@click.option("--timestamps", cls=Option, group="Columns", is_flag=True, help="Print the time.")
+@click.option(
+    "--offsets", cls=Option, group="Columns", is_flag=True, help="Print partition and offset."
+)
+@click.option(
+    "--headers", cls=Option, group="Columns", is_flag=True, help="Print headers, as NAME=VALUE,..."
+)
+@click.option(
+    "--keys", cls=Option, group="Columns", is_flag=True, help="Print the key before the value."
+)
+@click.option("--all", "every", cls=Option, group="Columns", is_flag=True, help="Print all these.")
 @cluster
 def tail(
     name: str,
     count: int | None,
     start: str,
-    keys: bool,
+    partitions: tuple[int, ...],
+    target: str | None,
+    every: bool,
     brokers: str | None,
     config: Path | None,
+    **columns: bool,
 ) -> None:
-    """Print records as they arrive, until Ctrl-C."""
+    """Print records as they arrive, until Ctrl-C.
+
+    Columns are separated by tabs, in this order: time, partition, offset, headers, key, value.
+    JSON has all of them; bytes that are not UTF-8 are in base64, as key_base64 or value_base64.
+    """
     topics = topics_of(brokers, config)
-    begin = topics.begins([name]) if start == "earliest" else topics.ends([name])
-    for number, record in enumerate(_records(topics, name, begin[name]), 1):
-        key = f"{_text(record.key())}\t" if keys else ""
-        click.echo(key + _text(record.value()))
-        if number == count:
-            break
+    chosen = {column: every or shown for column, shown in columns.items()}
+    layout = records.Columns(sys.stdout.isatty(), **chosen)
+    offsets = records.begin(topics, name, start, partitions)
+    reading = records.read(topics, name, offsets)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.closing(reading))
+        file = stack.enter_context(Path(target).open("w")) if target not in (None, "-") else None
+        for record in islice(reading, count):
+            if target:
+                _write(json.dumps(records.as_dict(record)), file or sys.stdout)
+            if target != "-":
+                _write(layout.text(record), sys.stdout)
 
 
-@topic.command()
+@topic.command(
+    examples=(
+        "cat payments.jsonl | eagre topic produce payments --key card",
+        "cat payments.jsonl | eagre topic produce payments --rate 100",
+    )
+)
 @click.argument("name")
 @click.argument("file", type=click.File("rb"), default="-")
-@click.option("--key", metavar="FIELD", help="Key each record by this field of its JSON object.")
-@click.option("--rate", type=float, help="Records per second; as fast as possible if not given.")
+@click.option("--key", metavar="FIELD", help="Use this field of each JSON object as the key.")
+@click.option(
+    "--rate", type=float, help="Records per second. [default: as fast as the cluster takes them]"
+)
 @cluster
 def produce(
     name: str,
@@ -126,10 +256,10 @@ def produce(
     brokers: str | None,
     config: Path | None,
 ) -> None:
-    """Write each line of FILE (standard input if none) as one record."""
+    """Write each line of FILE, or of standard input, as one record."""
     topics = topics_of(brokers, config)
     topics.require(name)
-    sender = Sender(topics)
+    sender = records.Sender(topics)
     began = time.monotonic()
     for number, line in enumerate(file):
         if rate:
@@ -140,86 +270,94 @@ def produce(
     say(f"wrote {counted(sender.acknowledged, 'record')} to {name!r}")
 
 
-@topic.command()
+@topic.command(
+    examples=(
+        "eagre topic lag",
+        "eagre topic lag score",
+        "eagre topic lag --group billing --json -",
+    )
+)
 @click.argument("checkpoint", required=False)
-@click.option("--group", help="Of a consumer group instead of a pipeline's checkpoint.")
+@click.option("--group", help="The lag of a consumer group instead of a pipeline.")
+@json_option
 @cluster
 def lag(
-    checkpoint: str | None, group: str | None, brokers: str | None, config: Path | None
+    checkpoint: str | None,
+    group: str | None,
+    target: str | None,
+    brokers: str | None,
+    config: Path | None,
 ) -> None:
-    """Show how far behind a pipeline's committed offsets are (CHECKPOINT: folder or name)."""
+    """Show the lag of pipelines or of a consumer group.
+
+    CHECKPOINT is a checkpoint's folder, or a pipeline of this project. [default: all pipelines of
+    this project]
+    """
     topics = topics_of(brokers, config)
-    positions = _group_positions(topics, group) if group else _checkpoint_positions(checkpoint)
-    rows = []
-    for of, offsets in positions.items():
-        ends = topics.ends(offsets)
-        rows += [
-            [of, f"{name}/{p}", f"{offset:,}", f"{ends[name][p]:,}", f"{ends[name][p] - offset:,}"]
-            for name, partitions in offsets.items()
-            for p, offset in sorted(partitions.items())
+    positions = lags.of_group(topics, group) if group else lags.of_pipelines(checkpoint)
+    kind = "group" if group else "pipeline"
+    found = list(lags.of(topics, kind, positions))
+    rows = [
+        [
+            one[kind],
+            f"{one['topic']}/{one['partition']}",
+            *(f"{one[column]:,}" for column in ("committed", "end", "lag")),
         ]
-    headings = ["group" if group else "pipeline", "partition", "committed", "end", "lag"]
-    click.echo(table(headings, rows) if rows else "nothing is committed yet")
-
-
-class Sender:
-    """A producer that counts what the cluster acknowledged, keyed as Java clients key."""
-
-    def __init__(self, topics: Topics) -> None:
-        from confluent_kafka import Producer
-
-        settings = {"partitioner": "murmur2_random", "linger.ms": 5, "message.max.bytes": 1 << 27}
-        self._producer: Any = Producer({**topics.client_settings, **settings})
-        self._error: Any = None
-        self.acknowledged = 0
-
-    def send(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        **extras: Any,  # noqa: ANN401  (as librdkafka takes them)
-    ) -> None:
-        """Hand over one record, waiting while the queue is full; headers, partition are extras."""
-        while True:
-            try:
-                self._producer.produce(topic, value, key, on_delivery=self._delivered, **extras)
-            except BufferError:
-                self._producer.poll(_QUEUE_FULL_WAIT)
-            else:
-                break
-        self._producer.poll(0)
-        self._raise_error()
-
-    def finish(self) -> None:
-        """Wait for the acknowledgements."""
-        self._producer.flush()
-        self._raise_error()
-
-    def _delivered(self, error: Any, _: object) -> None:  # noqa: ANN401
-        self._error = error or self._error
-        self.acknowledged += error is None
-
-    def _raise_error(self) -> None:
-        if self._error:
-            raise BrokerError(
-                "RECORD_REFUSED",
-                f"the cluster did not take a record: {self._error.str()} "
-                f"({self.acknowledged:,} were acknowledged).",
-            )
+        for one in found
+    ]
+    headings = [kind, "partition", "committed", "end", "lag"]
+    result(
+        target,
+        {"partitions": found},
+        table(headings, rows) if rows else "nothing is committed yet",
+    )
 
 
 def topics_of(brokers: str | None, config: Path | None) -> Topics:
-    """Give the topics of the cluster that a command names, or of the embedded broker that runs."""
+    """Give the topics of the cluster that a command names, or of the running embedded broker."""
     address = brokers or registry.the_running_one(project_dir() / "broker").address
-    return Topics(Client.to(address, config))
+    client = Client.to(address, config)
+    detail(f"Kafka at {address}: {client.described()}")
+    return Topics(client)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise SettingsError("SETTING_MALFORMED", f"a setting must be KEY=VALUE, not {text!r}.")
-    return key.strip(), value.strip()
+def _write(line: str, file: TextIO) -> None:
+    """Write a record as it is: ``click.echo`` would take escape sequences out of it."""
+    file.write(f"{line}\n")
+    file.flush()
+
+
+def _described(topic: dict[str, Any]) -> str:
+    lines = [
+        f"topic       {topic['name']}",
+        f"id          {topic['id']}",
+        f"partitions  {len(topic['partitions'])}",
+        f"records     {topic['records']:,}",
+    ]
+    lines += [f"setting     {key}={value}" for key, value in topic["settings"].items()]
+    rows = [
+        [str(p["partition"]), *(f"{p[c]:,}" for c in ("begin", "end", "records"))]
+        for p in topic["partitions"]
+    ]
+    return "\n".join([*lines, "", table(["partition", "begin", "end", "records"], rows)])
+
+
+def _require_deletable(name: str) -> None:
+    if name.startswith(INTERNAL):
+        raise SettingsError(
+            "TOPIC_INTERNAL",
+            f"topic {name!r} is internal to Kafka: consumers and transactions depend on it.",
+            hint="it is not deleted; name other topics.",
+        )
+
+
+def _wait_until_gone(topics: Topics, names: set[str]) -> None:
+    """Wait until the brokers know it, so that a topic of that name can be created next."""
+    try:
+        wait_until(lambda: names.isdisjoint(topics.names()), DELETE_SECONDS, "")
+    except TimeoutError:
+        left = ", ".join(sorted(names & set(topics.names())))
+        warn(f"the cluster accepted the deletion but still lists: {left}")
 
 
 def _key(value: bytes, field: str, line: int) -> bytes:
@@ -227,54 +365,6 @@ def _key(value: bytes, field: str, line: int) -> bytes:
         found = json.loads(value)[field]
     except (ValueError, KeyError, TypeError) as error:
         raise SettingsError(
-            "KEY_NOT_FOUND", f"line {line} has no JSON field {field!r} to key by ({error})."
+            "KEY_NOT_FOUND", f"line {line} has no JSON field {field!r} for the key ({error})."
         ) from None
     return (found if isinstance(found, str) else json.dumps(found)).encode()
-
-
-def _records(topics: Topics, name: str, begin: dict[int, int]) -> Iterator[Any]:
-    from confluent_kafka import Consumer, TopicPartition
-
-    settings = {"group.id": "eagre-tail", "enable.auto.commit": False}
-    consumer = Consumer({**topics.client_settings, **settings})
-    consumer.assign([TopicPartition(name, p, offset) for p, offset in begin.items()])
-    try:
-        while True:
-            record = consumer.poll(0.5)
-            if record is not None and record.error():
-                raise BrokerError("TOPIC_UNREADABLE", f"{name!r}: {record.error().str()}.")
-            if record is not None:
-                yield record
-                sys.stdout.flush()
-    finally:
-        consumer.close()
-
-
-def _checkpoint_positions(name: str | None) -> dict[str, dict[str, dict[int, int]]]:
-    own = project_dir() / "checkpoints"
-    names = [name] if name else sorted(p.name for p in own.glob("*"))
-    found = {}
-    for checkpoint in map(project_checkpoint, names):
-        described = checkpoint.describe()
-        binding = described["binding"]
-        found[checkpoint.path.name] = described["offsets"] or (binding["start"] if binding else {})
-    return found
-
-
-def _group_positions(topics: Topics, group: str) -> dict[str, dict[str, dict[int, int]]]:
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
-    request = [ConsumerGroupTopicPartitions(group)]
-    future = topics.admin.list_consumer_group_offsets(request)[group]
-    positions: dict[str, dict[int, int]] = {}
-    for partition in topics.result(future).topic_partitions:
-        positions.setdefault(partition.topic, {})[partition.partition] = max(0, partition.offset)
-    return {group: positions}
-
-
-def _total(offsets: dict[int, int]) -> int:
-    return sum(offsets.values())
-
-
-def _text(data: bytes | None) -> str:
-    return "null" if data is None else data.decode(errors="replace")

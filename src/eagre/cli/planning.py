@@ -1,0 +1,87 @@
+"""Plan the pipelines of a file without starting them, for ``check``, ``size`` and ``advise``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from eagre.broker import registry
+from eagre.cli.console import detail, say
+from eagre.cli.options import require_once
+from eagre.config import project_dir
+from eagre.jvm.jars import class_path
+from eagre.runtime.app import App
+from eagre.runtime.spec import RunSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from eagre.pipeline import Pipeline
+    from eagre.preflight import Report
+
+
+def reports(
+    app: str,
+    brokers: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    **options: Any,  # noqa: ANN401  (those of the check)
+) -> list[Report]:
+    """Load the app, start a session, and check its pipelines in it."""
+    require_once(conf, "spark.master", "--master", master)
+    chosen = App.parse(app)
+    chosen.check_readable()
+    class_path("spark", say)
+    say("planning the queries without starting them")
+    detail(f"Spark logs to {_log()}")
+    from eagre.preflight import check
+    from eagre.session import session
+
+    with _quiet():
+        spark = session("eagre-check", master, **conf)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # what the app prints is no result of ours
+            everything = chosen.pipelines()
+            pipelines, several = chosen.choose(everything), len(everything) > 1
+            return [
+                check(pipeline, spark, **_options(pipeline, brokers, options, several=several))
+                for pipeline in pipelines
+            ]
+    finally:
+        with _quiet():
+            spark.stop()
+
+
+def _options(
+    pipeline: Pipeline, brokers: str | None, options: dict[str, Any], *, several: bool
+) -> dict[str, Any]:
+    running = registry.serving(project_dir() / "broker")
+    found = brokers or (running.address if pipeline.needs_brokers and running else None)
+    spec = RunSpec(app="", checkpoint=options.get("checkpoint"))
+    folder = spec.checkpoint_folder(pipeline.name, several=several)
+    return {**options, "brokers": found, "checkpoint": str(folder)}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Send what the JVM writes from here on to a log; it keeps the descriptors it was born with."""
+    _log().parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    with _log().open("ab") as log:
+        try:
+            for number in (1, 2):
+                os.dup2(log.fileno(), number)
+            yield
+        finally:
+            for number, old in zip((1, 2), kept, strict=True):
+                os.dup2(old, number)
+                os.close(old)
+
+
+def _log() -> Path:
+    return project_dir() / "logs" / "check.log"
