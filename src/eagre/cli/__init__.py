@@ -90,7 +90,8 @@ class Commands(Group):
 @click.group(
     cls=Commands,
     epilog="\b\n`eagre COMMAND --help` shows options and examples.\n"
-    f"Exit codes, more in docs/reference/cli.md: {', '.join(f'{c:d} {c.brief}' for c in ExitCode)}.",
+    "Exit codes, more in docs/reference/cli.md: "
+    f"{', '.join(f'{c:d} {c.brief}' for c in ExitCode)}.",
 )
 @click.version_option(__version__, prog_name="eagre")
 def eagre() -> None:
