@@ -115,7 +115,7 @@ def demo(
         log = train_in_background()
         say(
             "writing an archive of Spark's classes in the background, once, while the machine is "
-            f"idle: later starts take some seconds less (log: {log})"
+            f"idle; later starts are some seconds faster (log: {log})"
         )
 
 
@@ -226,11 +226,9 @@ def _text(result: dict[str, Any]) -> str:
     lines = ["", table(headings, [*rows, ["micro-batch ÷ real-time", *ratios, ""]])]
     lines += ["", _conclusion(slow, fast)]
     lines.append(
-        f"Not in these figures: the start of Spark ({slow['start_s']:.0f} and "
-        f"{fast['start_s']:.0f} s) and the warm-up under load after it "
-        f"({slow['warmup_s']} and {fast['warmup_s']} s), "
-        f"while the JVM compiles. {counted(result['epochs'], 'commit')} fell into the measured "
-        "real time."
+        f"Not included: the start of Spark ({slow['start_s']:.0f} and {fast['start_s']:.0f} s) "
+        f"and the warm-up under load ({slow['warmup_s']} and {fast['warmup_s']} s), while the JVM "
+        f"compiles. The real-time figures include {counted(result['epochs'], 'commit')}."
     )
     lines += _warnings(result["modes"])
     return "\n".join([*lines, ""])
@@ -240,17 +238,17 @@ def _conclusion(slow: Figures, fast: Figures) -> str:
     """Say in one sentence what was seen.
 
     >>> _conclusion({"p50_ms": 460.3, "p99_ms": 711.7}, {"p50_ms": 3.2, "p99_ms": 25.6})
-    'In real time a result was there after 3.2 ms at the median instead of 460.3 ms, 144 times \
-sooner, and after 25.6 ms instead of 711.7 ms at p99, 28 times sooner.'
+    'In real time the median latency is 3.2 ms instead of 460.3 ms (144 times lower), and p99 is \
+25.6 ms instead of 711.7 ms (28 times lower).'
     """
     if not fast["p50_ms"] or not fast["p99_ms"] or slow["p50_ms"] < WORTH_TELLING * fast["p50_ms"]:
         return "Real time was not clearly faster in this run: the machine may be too busy."
     median, tail = slow["p50_ms"] / fast["p50_ms"], slow["p99_ms"] / fast["p99_ms"]
-    sooner = f", {tail:,.0f} times sooner" if tail >= WORTH_TELLING else ""
+    lower = f" ({tail:,.0f} times lower)" if tail >= WORTH_TELLING else ""
     return (
-        f"In real time a result was there after {fast['p50_ms']:,.1f} ms at the median instead of "
-        f"{slow['p50_ms']:,.1f} ms, {median:,.0f} times sooner, and after {fast['p99_ms']:,.1f} ms "
-        f"instead of {slow['p99_ms']:,.1f} ms at p99{sooner}."
+        f"In real time the median latency is {fast['p50_ms']:,.1f} ms instead of "
+        f"{slow['p50_ms']:,.1f} ms ({median:,.0f} times lower), and p99 is "
+        f"{fast['p99_ms']:,.1f} ms instead of {slow['p99_ms']:,.1f} ms{lower}."
     )
 
 
@@ -262,12 +260,12 @@ def _warnings(modes: dict[str, Figures]) -> list[str]:
             told.append(f"{mode}: {of} results did not arrive.")
         if not figures["settled"]:
             told.append(
-                f"{mode}: its latency was not steady when the measurement began; a longer --warmup "
-                "or a lower --rate helps on a slow machine."
+                f"{mode}: the latency was not steady yet when the measurement began; on a slow "
+                "machine use a longer --warmup or a lower --rate."
             )
         if figures["late_p99_ms"] > LATE_MS:
             told.append(
                 f"{mode}: the load generator itself was {figures['late_p99_ms']:.0f} ms late at "
-                "p99; the machine is too busy for these figures to mean much."
+                "p99; the machine is too busy for these figures to be meaningful."
             )
     return told
