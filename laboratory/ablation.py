@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagre.profile import COLLECTOR, PROFILE, Setting
+from eagre.profile import GC_OPTIONS, PROFILE, Setting
 from eagre_bench.campaign import Bench, Options
 from eagre_bench.systems.spark import Eagre
 
@@ -123,7 +123,7 @@ def variants() -> Iterator[tuple[str, dict[str, str]]]:
     """The profile twice, to see what noise alone does, then each setting taken back."""
     yield "profile", {}
     yield "profile again", {}
-    for setting in (*PROFILE, COLLECTOR):
+    for setting in (*PROFILE, GC_OPTIONS):
         if setting.without is not None:
             yield setting.key, {setting.key: setting.without}
 
@@ -164,7 +164,7 @@ def run(rounds: int) -> dict[str, Figures]:
 
 def page(results: dict[str, Figures], rounds: int) -> str:
     """Write the table."""
-    lines = [_line(setting, results) for setting in (*PROFILE, COLLECTOR)]
+    lines = [_line(setting, results) for setting in (*PROFILE, GC_OPTIONS)]
     chosen = OPTIONS.applied("count")
     return PAGE.format(
         table="\n".join(lines),

@@ -246,10 +246,10 @@ def advise(
     target: str | None,
 ) -> None:
     """Say which mode is worth its price: real time, micro-batches, or a run now and then."""
-    from eagre.preflight.advise import Wish
+    from eagre.preflight.advise import Requirements
     from eagre.preflight.advise import advise as weigh
 
-    wish = Wish(p99, rate, core_hour)
+    wish = Requirements(p99, rate, core_hour)
     reports = _checked(app, brokers, master, {})
     told = {report.name: weigh(report, wish) for report in reports}
     if target:
