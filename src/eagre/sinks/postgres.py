@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL as sinks."""
+"""The PostgreSQL sink."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERSION = {
     "_eagre_ordinal": "integer",
     "_eagre_time": "timestamptz",
 }
-"""The columns of a row's version, behind those of the pipeline."""
+"""The columns of a row's version, which follow the pipeline's columns."""
 
 TYPES = {
     "string": "text",
@@ -36,25 +36,25 @@ TYPES = {
     "timestamp_ntz": "timestamp",
     "binary": "bytea",
 }
-"""PostgreSQL's types for Spark's; a decimal is a ``numeric``, nested values are ``jsonb``."""
+"""PostgreSQL's types by Spark's; a decimal becomes ``numeric``, nested values ``jsonb``."""
 
 
 @dataclass(frozen=True)
 class Postgres(Database):
-    """A table of PostgreSQL, upserted row by row.
+    """A PostgreSQL table, upserted row by row.
 
     >>> totals = Postgres("totals", key="card", url="postgresql://127.0.0.1:5432/shop")
     >>> totals.keys
     ('card',)
 
-    Which of two rows is newer: see ``eagre.sinks.database``. User and password come from the file
-    named in ``credentials``, else from ``PGUSER`` and ``PGPASSWORD``, or ``PGPASSFILE``; the URL,
-    if not given, from ``DATABASE_URL``.
+    ``eagre.sinks.database`` describes how it compares versions. User and password come from the
+    ``credentials`` file, or else from ``PGUSER`` and ``PGPASSWORD``, or ``PGPASSFILE``. The default
+    URL is ``DATABASE_URL``.
 
     Attributes:
-        table: The table, with its schema where it needs one: ``"shop.totals"``.
-        create: Whether it may be created. A table that exists needs the four columns of ``VERSION``
-            and a unique index over the key.
+        table: The table, optionally with its schema: ``"shop.totals"``.
+        create: Whether Eagre may create the table. An existing table needs the four columns of
+            ``VERSION`` and a unique index on the key.
     """
 
     table: str
@@ -102,8 +102,8 @@ class Postgres(Database):
         if kind not in TYPES:
             raise SettingsError(
                 "COLUMN_TYPE",
-                f"the column {field.name!r} has the type {kind}, for which {self} has none.",
-                hint="cast it in the pipeline function, to a string for example.",
+                f"the column {field.name!r} has the type {kind}, which {self} does not support.",
+                hint="cast it in the pipeline function, for example to a string.",
             )
         return TYPES[kind]
 
