@@ -1,4 +1,4 @@
-"""What Real-Time Mode lacks: stateful operators, the same in every mode (docs/operators.md)."""
+"""Stateful operators that Real-Time Mode lacks, in every mode (docs/operators.md)."""
 
 from eagre.operators.deduplicate import deduplicate
 from eagre.operators.join import interval_join

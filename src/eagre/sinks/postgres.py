@@ -108,12 +108,12 @@ class Postgres(Database):
         return TYPES[kind]
 
     def _ddl(self, columns: dict[str, str]) -> str:
-        described = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
+        definitions = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
         key = _listed(self.keys)
-        return f"CREATE TABLE IF NOT EXISTS {self._table} ({described}, PRIMARY KEY ({key}))"
+        return f"CREATE TABLE IF NOT EXISTS {self._table} ({definitions}, PRIMARY KEY ({key}))"
 
     def _upsert(self, names: Sequence[str], value: str) -> str:
-        """Write the statement: its condition is the rule of ``eagre.sinks.database``."""
+        """Return the upsert statement; its condition compares versions."""
         changed = [name for name in names if name not in (*self.keys, "_eagre_time")]
         new, old = (
             {name: f"{row}.{quoted(name)}" for name in VERSION} for row in ("excluded", "kept")
