@@ -47,6 +47,6 @@ def check_version(version: str, location: str) -> None:
             "COMPANION_VERSION",
             f"the companion in {location} belongs to Eagre {version}, and this package is "
             f"{__version__}.",
-            hint="restart the Spark session if it was started with the old jar; otherwise reinstall "
+            hint="restart the Spark session if it uses the old jar; otherwise reinstall "
             "Eagre, or run `make setup` in a clone of the repository.",
         )
