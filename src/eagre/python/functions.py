@@ -86,7 +86,7 @@ class Function:
             F.struct(*columns),
         )
 
-    def __reduce__(self) -> Any:  # noqa: ANN401  (what pickle takes)
+    def __reduce__(self) -> Any:  # noqa: ANN401  (the pickle protocol)
         """Unpickle to the plain function in a worker."""
         return functools.partial, (self.function,)
 
@@ -106,7 +106,7 @@ def udf(
     timeout: str = "30 seconds",
     memory: str = "1g",
     on_error: OnError = "dead-letter",
-) -> Any:  # noqa: ANN401  (a Function, or a decorator that makes one)
+) -> Any:  # noqa: ANN401  (a Function, or a decorator that returns one)
     """Use a Python function as a column, in real time and in every other mode.
 
     >>> @udf("double")
@@ -138,7 +138,7 @@ def batch_udf(
     timeout: str = "30 seconds",
     memory: str = "1g",
     on_error: OnError = "dead-letter",
-) -> Any:  # noqa: ANN401  (a Function, or a decorator that makes one)
+) -> Any:  # noqa: ANN401  (a Function, or a decorator that returns one)
     """Use a Python function over lists as a column, for example for model inference.
 
     It receives the rows that have arrived, as one list per column, and returns a list or array of

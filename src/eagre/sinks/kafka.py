@@ -112,11 +112,15 @@ def _filtered(
 
 def _require_durable(sink: Kafka) -> None:
     for key, value in EXACTLY_ONCE_OPTIONS.items():
-        stated = sink.options.get(key)
-        if stated is not None and key != "kafka.delivery.timeout.ms" and stated.lower() != value:
+        configured = sink.options.get(key)
+        if (
+            configured is not None
+            and key != "kafka.delivery.timeout.ms"
+            and configured.lower() != value
+        ):
             raise SettingsError(
                 "EXACTLY_ONCE_PRODUCER",
-                f"sink {sink.name!r} is exactly-once and sets {key}={stated}.",
+                f"sink {sink.name!r} is exactly-once and sets {key}={configured}.",
                 hint=f"remove the option: exactly once requires {value}.",
             )
 

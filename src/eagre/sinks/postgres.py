@@ -116,11 +116,11 @@ class Postgres(Database):
         """Return the upsert statement; its condition compares versions."""
         changed = [name for name in names if name not in (*self.keys, "_eagre_time")]
         new, old = (
-            {name: f"{row}.{quoted(name)}" for name in VERSION} for row in ("excluded", "kept")
+            {name: f"{row}.{quoted(name)}" for name in VERSION} for row in ("excluded", "existing")
         )
         source, offset, ordinal, time = VERSION
         return (  # names are quoted, values are bound
-            f"INSERT INTO {self._table} AS kept ({_listed(names)}) "  # noqa: S608
+            f"INSERT INTO {self._table} AS existing ({_listed(names)}) "  # noqa: S608
             f"VALUES ({', '.join([value] * len(names))}) "
             f"ON CONFLICT ({_listed(self.keys)}) DO UPDATE SET "
             + "".join(f"{quoted(name)} = excluded.{quoted(name)}, " for name in changed)

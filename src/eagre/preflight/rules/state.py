@@ -104,16 +104,16 @@ def state_partitions(facts: Facts) -> Iterator[Match]:
     Each shuffle partition has one partition of the state. To change the number, run
     `eagre checkpoint reset`, and start again with `--from`.
     """
-    known = facts.checkpoint
-    stated = facts.settings.get(SHUFFLE_PARTITIONS)
-    if not known or not stated:
+    checkpoint = facts.checkpoint
+    setting = facts.settings.get(SHUFFLE_PARTITIONS)
+    if not checkpoint or not setting:
         return
-    if known.shuffle_partitions and known.shuffle_partitions != number(stated, 0):
+    if checkpoint.shuffle_partitions and checkpoint.shuffle_partitions != number(setting, 0):
         yield Match(
             SHUFFLE_PARTITIONS,
-            f"the checkpoint has {known.shuffle_partitions} shuffle partitions and the session "
-            f"{stated}.",
+            f"the checkpoint has {checkpoint.shuffle_partitions} shuffle partitions and the session "
+            f"{setting}.",
             "set the checkpoint's number, or start from scratch with `eagre checkpoint reset`.",
-            numbers={"checkpoint": known.shuffle_partitions, "session": number(stated, 0)},
-            settings={SHUFFLE_PARTITIONS: str(known.shuffle_partitions)},
+            numbers={"checkpoint": checkpoint.shuffle_partitions, "session": number(setting, 0)},
+            settings={SHUFFLE_PARTITIONS: str(checkpoint.shuffle_partitions)},
         )

@@ -52,7 +52,7 @@ class CallState:
         """Reset before a call."""
         raise NotImplementedError
 
-    def saved(self) -> Any:  # noqa: ANN401  (each variable's own)
+    def saved(self) -> Any:  # noqa: ANN401  (depends on the subclass)
         """Return a snapshot for ``restore``."""
         raise NotImplementedError
 

@@ -151,7 +151,7 @@ class Processing:
             states.append(self._loaded)
             keys.append(self._decode_key(call.block(), 0)[0])
         parts = []
-        said = time.monotonic_ns()
+        reported = time.monotonic_ns()
         handle = self._processor.handleInputRows
         for _ in range(call.take(COUNT)[0]):
             (place,) = call.take(COUNT)
@@ -165,16 +165,16 @@ class Processing:
             if not failures:
                 states[place] = self._saved()
             parts.append(self._settled(outputs, failures))
-            said = self._report_progress(wire, said)
+            reported = self._report_progress(wire, reported)
         self._session.wire = None
         wire.send(DONE, FLAG.pack(self._memory.exhausted()), *parts)
 
     @staticmethod
-    def _report_progress(wire: Wire, said: int) -> int:
+    def _report_progress(wire: Wire, reported: int) -> int:
         """Report progress to the JVM: its timeout applies to a single call."""
         now = time.monotonic_ns()
-        if now - said < _SILENT_NS:
-            return said
+        if now - reported < _SILENT_NS:
+            return reported
         wire.send(WORKING)
         return now
 
@@ -222,7 +222,7 @@ class Processing:
             return outputs, failures
         self._restore(self._loaded)
         outputs, failures = [], []
-        said = time.monotonic_ns()
+        reported = time.monotonic_ns()
         for index, row in enumerate(data):
             snapshot, changes = self._saved(), len(self._session.updates)
             call = functools.partial(handle, key, self._input.read([row]), times)
@@ -232,7 +232,7 @@ class Processing:
             outputs += row_outputs
             failures += row_failures
             if self._session.wire is not None:
-                said = self._report_progress(self._session.wire, said)
+                reported = self._report_progress(self._session.wire, reported)
         return outputs, failures
 
     def _guarded(
