@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagre.profile import COLLECTOR, PROFILE, Setting
+from eagre.profile import GC_OPTIONS, PROFILE, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ def variants() -> Iterator[tuple[str, dict[str, str]]]:
     """The profile twice, to see what noise alone does, then each setting taken back."""
     yield "profile", {}
     yield "profile again", {}
-    for setting in (*PROFILE, COLLECTOR):
+    for setting in (*PROFILE, GC_OPTIONS):
         if setting.without is not None:
             yield setting.key, {setting.key: setting.without}
 
@@ -158,7 +158,7 @@ def settings_table(recorded: Recorded) -> str:
         "| setting | value | what it does | affects | measured effect, without → with |",
         "|---|---|---|---|---|",
     ]
-    lines += [_line(setting, recorded) for setting in (*PROFILE, COLLECTOR)]
+    lines += [_line(setting, recorded) for setting in (*PROFILE, GC_OPTIONS)]
     return "\n".join(lines)
 
 

@@ -21,9 +21,9 @@ from eagre.broker import Client, Topics
 from eagre.commit import Binding, Checkpoint
 from eagre.errors import SettingsError
 from eagre.preflight import explained, known_rules
-from eagre.preflight.advise import Wish, advise
+from eagre.preflight.advise import Requirements, advise
 from eagre.preflight.check import Report
-from eagre.preflight.facts import Facts, see_checkpoint, see_topics
+from eagre.preflight.facts import Facts, read_checkpoint, read_topics
 from eagre.preflight.plan import Node, plan
 from eagre.profile import CHOICE
 from eagre.waiting import wait_until
@@ -775,7 +775,7 @@ def test_a_slow_broker_is_waited_for(ground, eagre_broker, topic):
     again = threading.Timer(3, os.kill, [eagre_broker.pid, signal.SIGCONT])
     again.start()
     try:
-        found, unseen = see_topics({Client(ground.brokers): {topic}})
+        found, unseen = read_topics({Client(ground.brokers): {topic}})
     finally:
         again.join()
     assert (found[topic].begins, unseen) == ({0: 0}, [])
@@ -827,10 +827,10 @@ def test_what_is_no_query(ground):
 
 
 def test_where_a_checkpoint_lies(tmp_path):
-    known, unseen = see_checkpoint(str(tmp_path / "kept"))
+    known, unseen = read_checkpoint(str(tmp_path / "kept"))
     assert known.path == str(tmp_path / "kept")
     assert unseen == []
-    remote, unseen = see_checkpoint("s3a://bucket/kept")
+    remote, unseen = read_checkpoint("s3a://bucket/kept")
     assert remote.file_system == "s3a"
     assert "remote" in unseen[0]
 
@@ -905,7 +905,7 @@ def test_size_from_numbers_starts_no_jvm(cli, tmp_path):
 
 def test_real_time_is_not_advised_where_micro_batches_will_do():
     report = Report("score", "real-time", (), (1, 1), (1,), 64, ())
-    slow = advise(report, Wish(p99_ms=5000))
+    slow = advise(report, Requirements(p99_ms=5000))
     assert slow.choice == "micro-batch"
     assert "not worth it" in " ".join(slow.reasons)
 
@@ -913,7 +913,7 @@ def test_real_time_is_not_advised_where_micro_batches_will_do():
 @pytest.mark.parametrize(("p99", "rate"), [(100, 2000), (20, 5000), (5000, 5000)])
 def test_no_profile_for_throughput_where_records_are_few_or_have_no_time(p99, rate):
     report = Report("score", "real-time", (), (1, 1), (1,), 64, ())
-    assert "throughput" not in " ".join(advise(report, Wish(p99, rate)).reasons)
+    assert "throughput" not in " ".join(advise(report, Requirements(p99, rate)).reasons)
 
 
 @pytest.mark.e2e

@@ -66,7 +66,7 @@ def test_one_process_fetches_at_a_time(empty_cache, monkeypatch):
     held = (jars.cache_dir() / "fetch.lock").open("w")
     fcntl.flock(held, fcntl.LOCK_EX)
     jars.fetch("spark", say)
-    assert said[0] == "waiting for another process to fetch its jars"
+    assert said[0] == "waiting for another process that is fetching jars"
     assert said[1].startswith("copying 5 spark jars")
     jars.verify("spark")
 
@@ -82,7 +82,7 @@ def test_a_changed_byte_is_refused_from_a_folder_and_in_the_cache(empty_cache, t
     pool.write_bytes(whole)
     jars.fetch("spark", str, offline)
     (jars.folder("spark") / pool.name).write_bytes(whole + b"x")
-    with pytest.raises(JvmError, match="it will not be used"):
+    with pytest.raises(JvmError, match="Eagre does not use it"):
         jars.class_path("spark")
 
 
@@ -135,7 +135,7 @@ def test_a_companion_of_another_release_is_refused(tmp_path, monkeypatch):
         archive.writestr(companion.VERSION_ENTRY, "0.0.1")
     monkeypatch.setenv("EAGRE_COMPANION_JAR", str(jar))
     with pytest.raises(
-        JvmError, match=rf"COMPANION_VERSION: .* is of Eagre 0\.0\.1 .* {__version__}"
+        JvmError, match=rf"COMPANION_VERSION: .* belongs to Eagre 0\.0\.1 .* {__version__}"
     ):
         companion.companion_jar()
 

@@ -90,7 +90,7 @@ def test_no_java_at_all(machine):
 
 def test_a_java_home_without_java_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JvmError, match="there is no bin/java"):
+    with pytest.raises(JvmError, match="it has no bin/java"):
         java.find_java()
 
 

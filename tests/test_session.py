@@ -58,7 +58,7 @@ def test_the_users_settings_win_and_are_reported_once(builder, caplog):
     assert options(builder)[key] == "8"
     assert options(builder)["spark.master"] == "local[3]"
     assert [r.getMessage() for r in caplog.records if key in r.getMessage()] == [
-        f"{key} is 8 by your own setting; the profile has {profile.value}. {profile.reason}"
+        f"you set {key} to 8; the profile uses {profile.value}. {profile.reason}"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Versions, folders and intervals: values that every layer shares. No PySpark, no I/O."""
+"""Versions, folders and intervals that every layer shares. No PySpark, no I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from eagre.errors import SettingsError
 
 SPARK_VERSION = (4, 3)
-"""The first Spark release with open-source Real-Time Mode that Eagre is written for."""
+"""The Spark release line that Eagre supports."""
 
 JAVA_VERSIONS = (17, 21, 25)
 """The Java releases that Spark 4.3 runs on."""
@@ -27,7 +27,7 @@ _UNITS_MS = {
 
 
 def interval_ms(text: str) -> int:
-    """Read an interval as people write it.
+    """Parse an interval and return milliseconds.
 
     >>> interval_ms("30 seconds"), interval_ms("500ms"), interval_ms("5 min")
     (30000, 500, 300000)
@@ -37,13 +37,13 @@ def interval_ms(text: str) -> int:
         raise SettingsError(
             "INTERVAL_MALFORMED",
             f"an interval must be a number and a unit, not {text!r}.",
-            hint="write for example '500 ms', '30 seconds' or '5 minutes'.",
+            hint="write, for example, '500 ms', '30 seconds' or '5 minutes'.",
         )
     return round(float(match[1]) * _UNITS_MS[match[2]])
 
 
 def spark_interval(text: str) -> str:
-    """Give the same interval in the words that Spark understands.
+    """Return an interval in Spark's syntax.
 
     >>> spark_interval("5 min")
     '300000 milliseconds'
@@ -52,7 +52,7 @@ def spark_interval(text: str) -> str:
 
 
 def megabytes(memory: str) -> int:
-    """Read a size as Spark writes it; without a unit it is in megabytes.
+    """Parse a memory size in Spark's syntax; the default unit is megabytes.
 
     >>> megabytes("2g"), megabytes("512m"), megabytes("768"), megabytes("1048576k")
     (2048, 512, 768, 1024)
@@ -62,14 +62,14 @@ def megabytes(memory: str) -> int:
         raise SettingsError(
             "MEMORY_MALFORMED",
             f"memory must be a number and a unit, not {memory!r}.",
-            hint="write for example 512m or 2g.",
+            hint="write, for example, 512m or 2g.",
         )
     factor = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024 * 1024}[match[2]]
     return max(1, int(int(match[1]) * factor))
 
 
 def timestamp_ms(text: str) -> int:
-    """Read an ISO 8601 time, of UTC unless it says otherwise, as milliseconds since 1970.
+    """Parse an ISO 8601 time and return milliseconds since 1970; the default zone is UTC.
 
     >>> timestamp_ms("2026-01-01T00:00:07Z"), timestamp_ms("2026-01-01T01:00:07+01:00")
     (1767225607000, 1767225607000)
@@ -80,14 +80,14 @@ def timestamp_ms(text: str) -> int:
         raise SettingsError(
             "START_MALFORMED",
             f"a start must be earliest, latest or an ISO 8601 time, not {text!r}.",
-            hint="write for example 2026-11-15T08:30:00Z.",
+            hint="write, for example, 2026-11-15T08:30:00Z.",
         ) from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return round(aware.timestamp() * 1000)
 
 
 def counted(number: int, thing: str) -> str:
-    """Say how many of something there are.
+    """Format a number with its noun.
 
     >>> counted(1, "partition"), counted(2000, "record")
     ('1 partition', '2,000 records')
@@ -96,17 +96,17 @@ def counted(number: int, thing: str) -> str:
 
 
 def cache_dir() -> Path:
-    """Where jars are kept, once per user: ``EAGRE_CACHE``, or the system's cache folder."""
+    """Return the user's cache folder for jars: ``EAGRE_CACHE``, or the system's cache folder."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get("EAGRE_CACHE") or base / "eagre")
 
 
 def state_dir() -> Path:
-    """Where running brokers are registered: ``EAGRE_STATE``, or the system's state folder."""
+    """Return the folder that registers running brokers: ``EAGRE_STATE``, or the system's."""
     base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     return Path(os.environ.get("EAGRE_STATE") or base / "eagre")
 
 
 def project_dir() -> Path:
-    """Where the project in the current folder keeps checkpoints, logs and its broker's data."""
+    """Return the folder of the current project's checkpoints, logs and broker data."""
     return Path.cwd() / ".eagre"

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 OnError = Literal["dead-letter", "drop", "fail"]
 
 SUFFIX = ".dlq"
-"""What is put behind a source topic's name to name the topic of its dead letters."""
+"""The suffix of a source topic's dead-letter topic."""
 
 Position = tuple[str, int, int]
 """The position of a record: topic, partition, offset."""
 
 
 def check_on_error(on_error: str) -> None:
-    """Refuse a rule that does not exist.
+    """Check the value of ``on_error``.
 
     Raises:
-        SettingsError: It is none of those.
+        SettingsError: It is unknown.
     """
     if on_error not in get_args(OnError):
         raise SettingsError(
@@ -36,14 +36,14 @@ def check_on_error(on_error: str) -> None:
 
 @dataclass(frozen=True)
 class PipelineContext:
-    """What the parts of a pipeline need to know about it.
+    """What the operators and functions of a pipeline need to know about it.
 
     Attributes:
         pipeline: Its name, for the log.
-        clusters: The Kafka client's settings for each source topic, the first one's first, to write
-            dead letters there; secrets may be among them. Empty outside a pipeline.
-        run: Where results are delivered exactly once: the ``prefix`` of what this run writes, and
-            what was ``written`` before it.
+        clusters: The Kafka client settings for the dead letters of each source topic, in the order
+            of the sources. They may contain secrets. Empty outside a pipeline.
+        run: With exactly-once delivery, the ``prefix`` of this run's identities, and the dead
+            letters that earlier runs have ``written``.
     """
 
     pipeline: str = "eagre"
@@ -56,13 +56,13 @@ _current: ContextVar[PipelineContext | None] = ContextVar("pipeline_context", de
 
 
 def pipeline_context() -> PipelineContext:
-    """Give the pipeline that is being built."""
+    """Return the context of the pipeline that is being built."""
     return _current.get() or _NO_PIPELINE
 
 
 @contextmanager
 def building(pipeline: PipelineContext) -> Iterator[None]:
-    """Say that a pipeline is being built."""
+    """Set the context while a pipeline is built."""
     token = _current.set(pipeline)
     try:
         yield
@@ -71,7 +71,7 @@ def building(pipeline: PipelineContext) -> Iterator[None]:
 
 
 def policy(on_error: OnError, clusters: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """Describe what happens to rows that fail; ``ErrorPolicy.java`` reads it.
+    """Return the error policy for rows that fail; ``ErrorPolicy.java`` reads it.
 
     >>> policy("drop", {})
     {'pipeline': 'eagre', 'on_error': 'drop', 'dead_letters': None, 'run': None}

@@ -1,17 +1,17 @@
-"""Everything Eagre raises on purpose.
+"""The exceptions that Eagre raises.
 
 ::
 
     EagreError
     ├── JvmError           Java, PySpark's version, the jars, the companion
-    ├── BrokerError        the embedded broker, a cluster that does not answer, topics
-    ├── SettingsError      an argument, an option or a schema that cannot be right
+    ├── BrokerError        the embedded broker, an unreachable cluster, topics
+    ├── SettingsError      an invalid argument, option or schema
     ├── AppError           the user's file: missing, broken, without a pipeline
-    ├── CheckpointError    a checkpoint that is broken or belongs to something else
-    ├── PipelineFailed     a running query ended with an error
+    ├── CheckpointError    a broken checkpoint, or one that belongs to another pipeline
+    ├── PipelineFailed     a running query failed
     └── TrialError         a trial: its events, the process under test, load and meter
 
-An error reads: CODE, the subject and what is wrong with it, then the next step.
+An error message has a code, the problem, and a hint with the next step.
 
 >>> str(BrokerError("PORT_TAKEN", "port 9092 is in use.", hint="choose another with --port."))
 'PORT_TAKEN: port 9092 is in use. Hint: choose another with --port.'
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class EagreError(Exception):
-    """A failure with a stable code, a sentence, the next step, and its data as attributes.
+    """An error with a stable code, a problem, a hint, and its data as attributes.
 
-    All of it is in ``args``, so that an error survives pickling.
+    ``args`` holds all of them, so that an error survives pickling.
     """
 
     def __init__(
@@ -46,35 +46,35 @@ class EagreError(Exception):
 
 
 class JvmError(EagreError):
-    """Java, PySpark's version, the jars or the companion are not as they must be."""
+    """Java, PySpark, the jars or the companion are missing or have the wrong version."""
 
 
 class BrokerError(EagreError):
-    """The embedded broker, a cluster that does not answer, or a topic."""
+    """The embedded broker, a cluster or a topic is not available."""
 
 
 class SettingsError(EagreError):
-    """An argument, an option or a schema that cannot be right."""
+    """An argument, an option or a schema is invalid."""
 
 
 class AppError(EagreError):
-    """The user's file is missing, broken, or holds no pipeline."""
+    """The user's file is missing, broken, or contains no pipeline."""
 
 
 class CheckpointError(EagreError):
-    """A checkpoint is broken or belongs to something else."""
+    """A checkpoint is broken or belongs to another pipeline."""
 
 
-class PipelineFailed(EagreError):  # noqa: N818  (it reads as what happened)
-    """A running query ended with an error."""
+class PipelineFailed(EagreError):  # noqa: N818  (the name says what happened)
+    """A running query failed."""
 
 
 class TrialError(EagreError):
     """A trial failed: its events, the process under test, the load generator or the meter."""
 
 
-def raised(error: Exception, path: str, code: str, what: str) -> AppError:
-    """Describe an exception of the user's code by its own line in the user's file."""
+def app_error(error: Exception, path: str, code: str, what: str) -> AppError:
+    """Describe an exception of the user's code, with its line in the user's file."""
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""Files that are there whole, or as they were before; temporary folders that do not stay."""
+"""Atomic file writes, and temporary folders that are removed with their owner."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ UNLOCKED_SECONDS = 24 * 3600
 
 
 def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
-    """Write a file beside its place, and put it there.
+    """Write a file atomically: write a temporary file, then rename it.
 
     >>> from pathlib import Path
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_whole(Path(folder) / "deep" / "a.json", "{}")
-    ...     [found.name for found in (Path(folder) / "deep").iterdir()]
+    ...     [file.name for file in (Path(folder) / "deep").iterdir()]
     ['a.json']
 
     Args:
-        path: Its place; folders are made.
-        text: What is in it.
-        durable: Whether it must be on the disk before anything else happens.
+        path: The file; missing folders are created.
+        text: Its content.
+        durable: Whether to flush it to disk (fsync) before the rename.
 
     Raises:
-        OSError: It cannot be written; what was there before still is.
+        OSError: It cannot be written; the old content remains.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")

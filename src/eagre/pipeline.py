@@ -1,4 +1,4 @@
-"""One pipeline definition, and the modes it runs in."""
+"""Pipeline definitions, and the modes that run them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from eagre.config import spark_interval
 from eagre.error_policy import PipelineContext, building
-from eagre.errors import SettingsError, raised
+from eagre.errors import SettingsError, app_error
 from eagre.jvm import gateway
 from eagre.sinks import Database, writer
 from eagre.slo import Slo
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 DEFAULT_EVERY = {"real-time": "1 minute", "micro-batch": "500 ms"}
-"""The epoch in real time and the trigger in micro-batch.
+"""The epoch in real time, the trigger in micro-batch.
 
 ``docs/internals/decisions/0003-epoch-length.md`` has the reasons.
 """
@@ -41,11 +41,11 @@ class Pipeline:
     """A named transformation from sources to a sink, the same in every mode.
 
     Attributes:
-        name: Its name; also the query's, and the checkpoint folder's.
-        sources: What it reads.
-        sink: What it writes.
-        transform: The user's function: one DataFrame per source in, one out.
-        slo: What it promises about latency, if anything.
+        name: The name of the pipeline, its query and its checkpoint folder.
+        sources: The topics that it reads.
+        sink: The topic or table that it writes.
+        transform: The user's function: takes one DataFrame per source and returns one.
+        slo: Its latency SLO, if any.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Pipeline:
 
     @property
     def needs_brokers(self) -> bool:
-        """Whether it must be told where its brokers are."""
+        """Whether at least one of its topics does not name its brokers."""
         return not all(end.stated_brokers for end in self.topic_ends)
 
     @property
     def topic_ends(self) -> tuple[Kafka, ...]:
-        """Its sources, and its sink where that is a topic too."""
+        """Its sources, and its sink if that is a topic."""
         return (*self.sources, self.sink) if isinstance(self.sink, Kafka) else self.sources
 
     def rows(
@@ -98,7 +98,7 @@ class Pipeline:
             {"prefix": replays.prefix, "written": replays.dead_letters} if replays else None,
         )
 
-    def writer(  # noqa: PLR0913  (what a query is made of)
+    def writer(  # noqa: PLR0913  (the parts of a query)
         self,
         spark: SparkSession,
         *,
@@ -113,13 +113,13 @@ class Pipeline:
     ) -> DataStreamWriter:
         """Prepare the query: sources, transformation, sink, checkpoint, trigger.
 
-        A sink that asks for exactly once needs ``replays``, the filter that ``delivery.begin``
-        makes. Records at the positions in ``quarantine`` become dead letters unread.
+        An exactly-once sink needs ``replays``, the filter that ``delivery.begin`` creates. Records
+        at the positions in ``quarantine`` become dead letters without being parsed.
         """
         rows = self.rows(spark, brokers, mode, start, quarantine, replays)
         aligned = self.sources[0].aligned
         with building(self._context(brokers, replays)):
-            written = writer(
+            query = writer(
                 rows,
                 self.sink,
                 brokers,
@@ -128,15 +128,15 @@ class Pipeline:
                 topic_ids=topic_ids,
             )
         return (
-            written.queryName(self.name)
+            query.queryName(self.name)
             .option("checkpointLocation", checkpoint)
             .trigger(**trigger(mode, every or self.default_every(mode)))
         )
 
     def default_every(self, mode: Mode) -> str | None:
-        """The epoch or trigger where none is named.
+        """Return the default epoch or trigger interval.
 
-        Exactly once has shorter ones: what a start looks through and reads again is in proportion.
+        Exactly once uses shorter epochs: a restart scans and repeats at most one epoch.
         """
         if mode == "real-time" and self.exactly_once:
             return EXACTLY_ONCE_EVERY
@@ -144,26 +144,26 @@ class Pipeline:
 
     @property
     def exactly_once(self) -> Kafka | None:
-        """Its sink, if that asks for exactly once, so that a run needs a replay filter."""
+        """Its sink, if that is exactly-once: a run then needs a replay filter."""
         if isinstance(self.sink, Kafka) and self.sink.delivery == "exactly-once":
             return self.sink
         return None
 
     def start(self, spark: SparkSession, **options: Any) -> StreamingQuery:  # noqa: ANN401
-        """Start the query; the options are those of ``writer``.
+        """Start the query with the options of ``writer``.
 
         >>> query = score.start(spark, checkpoint="c", brokers="localhost:9092")  # doctest: +SKIP
         """
         return started(self.writer(spark, **options), options.get("mode", "real-time"))
 
     def __call__(self, *streams: DataFrame) -> DataFrame:
-        """Apply the user's function, as if it had never been decorated."""
+        """Call the user's function, as if it were not decorated."""
         return self.transform(*streams)
 
     def cannot_be_built(self, error: Exception) -> AppError:
-        """Describe what the user's function raised, by its own line."""
+        """Describe the exception of the user's function, with its line."""
         path = self.transform.__code__.co_filename
-        return raised(error, path, "PIPELINE_RAISED", f"pipeline {self.name!r} cannot be built")
+        return app_error(error, path, "PIPELINE_RAISED", f"pipeline {self.name!r} cannot be built")
 
     def _checked(self, rows: object) -> DataFrame:
         from pyspark.sql import DataFrame
@@ -171,7 +171,7 @@ class Pipeline:
         if not isinstance(rows, DataFrame):
             raise SettingsError(
                 "PIPELINE_RETURNS_NO_ROWS",
-                f"pipeline {self.name!r} must return a DataFrame and returned "
+                f"pipeline {self.name!r} must return a DataFrame, and returned "
                 f"{type(rows).__name__}.",
                 hint="end the function with `return df...`.",
             )
@@ -185,9 +185,9 @@ def pipeline(
     name: str | None = None,
     slo: str | None = None,
 ) -> Callable[[Callable[..., DataFrame]], Pipeline]:
-    """Make a pipeline of a function that turns a DataFrame into another.
+    """Make a pipeline from a function that transforms a DataFrame.
 
-    With several sources the function gets one DataFrame for each, in their order.
+    With several sources the function receives one DataFrame for each, in the same order.
 
     >>> @pipeline(source=Kafka("numbers", schema="n INT"), sink=Kafka("even"))
     ... def even(df):
@@ -198,30 +198,30 @@ def pipeline(
     Args:
         source: Where its rows come from.
         sink: Where its rows go.
-        name: The function's name, if not given.
-        slo: A promise about latency, such as ``"p99 < 100ms"``: the page shows how fast its error
-            budget burns, and ``eagre run --slo-check`` fails where it is broken.
+        name: The name of the pipeline. Default: the name of the function.
+        slo: A latency SLO, such as ``"p99 < 100ms"``. The dashboard shows the burn rate of its
+            error budget, and ``eagre run --slo-check`` fails if it is violated.
     """
-    promise = Slo.parse(slo) if slo else None
+    target = Slo.parse(slo) if slo else None
     sources = (source,) if isinstance(source, Kafka) else tuple(source)
     topics = all(isinstance(s, Kafka) for s in sources)
     if not sources or not topics or not isinstance(sink, Kafka | Database):
         raise SettingsError(
             "PIPELINE_ENDS",
-            "a pipeline needs eg.Kafka(...) as its source (or a list of them), and eg.Kafka(...), "
-            "eg.Postgres(...) or eg.Redis(...) as its sink.",
+            "the source of a pipeline must be eg.Kafka(...) or a list of them, and its sink must "
+            "be eg.Kafka(...), eg.Postgres(...) or eg.Redis(...).",
         )
 
     def decorate(function: Callable[..., DataFrame]) -> Pipeline:
-        return Pipeline(name or function.__name__, sources, sink, function, promise)
+        return Pipeline(name or function.__name__, sources, sink, function, target)
 
     return decorate
 
 
 def started(writer: DataStreamWriter, mode: Mode) -> StreamingQuery:
-    """Start a query; one that is to work off what is there comes to an end in any case.
+    """Start a query, and make sure that ``available-now`` queries stop.
 
-    With timers or TTL by the wall clock Spark runs batches without rows for ever.
+    With processing-time timers or TTL, Spark would otherwise run empty batches forever.
     """
     df = writer._df  # noqa: SLF001  (PySpark offers no public way)
     if mode == "real-time":
@@ -243,7 +243,7 @@ _EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 def trigger(mode: Mode, every: str | None = None) -> dict[str, Any]:
-    """Give the arguments of Spark's ``trigger`` for a mode.
+    """Return the arguments of Spark's ``trigger`` for a mode.
 
     >>> trigger("real-time", "5 min")
     {'realTime': '300000 milliseconds'}
@@ -251,7 +251,7 @@ def trigger(mode: Mode, every: str | None = None) -> dict[str, Any]:
     {'availableNow': True}
 
     Raises:
-        SettingsError: The mode is unknown, or the interval malformed.
+        SettingsError: The mode is unknown, or the interval is malformed.
     """
     if mode not in MODES:
         raise SettingsError(

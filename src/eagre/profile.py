@@ -1,8 +1,8 @@
-"""What Eagre sets by itself: Spark's settings, and those of its Kafka clients.
+"""The settings that Eagre applies to Spark and to its Kafka clients.
 
-Spark's are the same in both profiles, so that a checkpoint serves either; what differs is how long
-Kafka's clients wait for company. ``docs/reference/profile.md`` shows the measured effect of each
-setting; ``make profile`` writes it.
+The Spark settings are the same in both profiles, so that a checkpoint works with either. The
+profiles differ in how long the Kafka clients wait to batch records. ``make profile`` measures the
+effect of each setting and writes it to ``docs/reference/profile.md``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setting:
-    """One line of the profile.
+    """One setting of the profile.
 
     Attributes:
         key: Spark's name for it.
-        value: What the profile sets.
-        reason: Why.
-        without: What to measure the effect against: Spark's default, or the nearest to it that
-            two cores can run. None where latency is not the reason.
-        rule: What the value follows, where it follows the machine.
+        value: The value in the profile.
+        reason: Why the profile sets it.
+        without: The baseline of the measured effect: Spark's default, or the nearest value that two
+            cores can run. None if latency is not the reason.
+        rule: The formula of a value that depends on the machine.
     """
 
     key: str
@@ -40,16 +40,16 @@ class Setting:
 
     @property
     def shown(self) -> str:
-        """The value as the page shows it: the same on every machine."""
+        """The value as the documentation shows it: the same on every machine."""
         return self.rule or self.value
 
 
 YOUNG_SHARE = 0.4
-"""Of the heap: what a real-time query allocates is garbage a moment later."""
+"""The young generation's share of the heap: most objects of a real-time query die young."""
 
 
 def java_options(heap_mb: int = 1024) -> str:
-    """Give the JVM options for a heap.
+    """Return the JVM options for a heap.
 
     >>> java_options(2048)
     '-XX:+UseParallelGC -Xms2048m -Xmn819m -XX:MetaspaceSize=256m'
@@ -58,78 +58,81 @@ def java_options(heap_mb: int = 1024) -> str:
     return f"-XX:+UseParallelGC -Xms{heap_mb}m -Xmn{young}m -XX:MetaspaceSize=256m"
 
 
-COLLECTOR = Setting(
+GC_OPTIONS = Setting(
     "spark.driver.extraJavaOptions",
     java_options(),
-    "Short-lived rows are most of the garbage; the parallel collector costs least on few cores. "
-    "The heap has its size from the start and young rows much of it; Spark's classes fit into the "
-    "metaspace without a full collection for each time it grows.",
+    "Most garbage consists of short-lived rows; the parallel GC costs the least on few cores. "
+    "The heap has its full size from the start, with a large young generation. Spark's classes fit "
+    "into the initial metaspace, which avoids a full GC each time it grows.",
     without="-XX:+UseG1GC",
 )
-"""Set unless the user's own options choose a collector; the rest of them is kept."""
+"""Applied unless the user's options choose a GC; the user's other options are retained."""
 
 PROFILE = (
     Setting(
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs",
         "1",
-        "A row waits in the streaming shuffle's buffer until it is full or this time is over.",
+        "A row waits in the streaming shuffle's buffer until the buffer is full or this time "
+        "has passed.",
         without="50",
     ),
     Setting(
         "spark.sql.shuffle.partitions",
         str(max(1, (os.cpu_count() or 2) // 2)),
-        "One for two cores: the other core reads and writes. In real time each shuffle partition "
-        "holds a task slot for as long as the query runs, and rows that come through fewer of them "
-        "wake fewer threads. Spark's default is 200. A checkpoint fixes it: choose it once.",
+        "One for every two cores: the other core reads and writes. In real time each shuffle "
+        "partition occupies a task slot while the query runs, and fewer partitions wake fewer "
+        "threads. Spark's default is 200. A checkpoint fixes the number.",
         without="8",
         rule="cores / 2",
     ),
     Setting(
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
         "true",
-        "An epoch commits its changes instead of a whole snapshot.",
+        "A commit writes the changes of an epoch instead of a whole snapshot.",
         without="false",
     ),
     Setting(
         "spark.sql.streaming.checkpointFileManagerClass",
         "dev.eagre.state.CheckpointFiles",
-        "Hadoop starts a process for each checkpoint file it creates or renames on a local disk, "
-        "some ten at each end of an epoch; the companion writes them itself. Other file systems "
-        "are written to as before.",
+        "Hadoop starts a process for each checkpoint file that it creates or renames on a local "
+        "disk, about ten at each epoch boundary. The companion writes local files directly. Other "
+        "file systems are not affected.",
         without="org.apache.spark.sql.execution.streaming.checkpointing."
         "FileContextBasedCheckpointFileManager",
     ),
     Setting(
         "spark.ui.enabled",
         "false",
-        "The Spark UI listens on a port and keeps history in memory; set it to true to have it.",
+        "The Spark UI listens on a port and keeps history in memory; set it to true to enable it.",
     ),
     Setting(
         "spark.sql.streaming.stateStore.providerClass",
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        "Real time needs RocksDB; the same in micro-batch lets one checkpoint serve both modes.",
+        "Real time needs RocksDB; with RocksDB in micro-batches too, one checkpoint serves both "
+        "modes.",
     ),
     Setting(
         "spark.sql.streaming.stateStore.checkpointFormatVersion",
         "2",
-        "Real time needs state checkpoints of format 2; as above.",
+        "Real time needs state checkpoint format 2; with it in micro-batches too, one checkpoint "
+        "serves both modes.",
     ),
     Setting(
         "spark.default.parallelism",
         str(os.cpu_count() or 2),
         "The number of cores: a local session has more task slots than cores, and batch reads "
-        "beside the stream should not be cut into as many pieces.",
+        "should not be split into that many tasks.",
         rule="cores",
     ),
     Setting(
         "spark.sql.session.timeZone",
         "UTC",
-        "Timestamps in JSON mean the same on every machine.",
+        "Timestamps in JSON have the same meaning on every machine.",
     ),
     Setting(
         "spark.ui.showConsoleProgress",
         "false",
-        "A real-time stage never ends, so its progress bar says nothing.",
+        "A real-time stage never ends, so its progress bar is meaningless.",
     ),
 )
 
@@ -140,7 +143,7 @@ CHOICE = "spark.eagre.profile"
 
 @dataclass(frozen=True)
 class Clients:
-    """What a profile tells the Kafka clients of sources and sinks; the user's options win."""
+    """The Kafka client options of a profile; the user's options take precedence."""
 
     source: Mapping[str, str]
     sink: Mapping[str, str]
@@ -157,19 +160,19 @@ CLIENTS = {
         },
     ),
 }
-"""For latency each record leaves as it comes, in a request of its own where they are few. For
-throughput it waits up to 5 ms on the way in and on the way out, and shares its request."""
+"""The latency profile sends each record immediately. The throughput profile waits up to 5 ms when
+it reads and when it writes, and batches records."""
 DEFAULT = "latency"
 
 
 def clients(name: str) -> Clients:
-    """Give what a profile tells the Kafka clients.
+    """Return the Kafka client options of a profile.
 
     >>> clients("latency").sink
     {'kafka.linger.ms': '0'}
 
     Raises:
-        SettingsError: There is no such profile.
+        SettingsError: The profile is unknown.
     """
     if name not in CLIENTS:
         raise SettingsError(
@@ -181,9 +184,9 @@ def clients(name: str) -> Clients:
 
 
 def clients_of(spark: SparkSession) -> Clients:
-    """Give what the profile of a session tells the Kafka clients.
+    """Return the Kafka client options of a session's profile.
 
     Raises:
-        SettingsError: The session names a profile that there is not.
+        SettingsError: The session's profile is unknown.
     """
     return clients(spark.conf.get(CHOICE, DEFAULT) or DEFAULT)

@@ -1,8 +1,8 @@
-"""Reads an exactly-once topic with in-band fences: leaves out what a dead process wrote late.
+"""Reads an exactly-once topic with in-band fences, and skips late writes of zombie processes.
 
-A run that begins writes a fence into each partition. A record is valid when its incarnation is not
-below the highest fence of its pipeline before it. ``docs/explanation/exactly-once.md`` has the rule
-for readers in any language; this is it for confluent-kafka:
+Each run writes a fence into each partition when it starts. A record is valid if its incarnation is
+not lower than the highest preceding fence of its pipeline. ``docs/explanation/exactly-once.md``
+describes the rule for readers in any language. With confluent-kafka:
 
 >>> from confluent_kafka import Consumer  # doctest: +SKIP
 >>> fences = Fences()  # doctest: +SKIP
@@ -25,7 +25,7 @@ FENCE = "eagre-fence"
 
 @dataclass
 class Fences:
-    """The highest incarnation seen of each pipeline in each partition.
+    """The highest incarnation of each pipeline in each partition.
 
     >>> fences = Fences()
     >>> fences.admit("scores", 0, [("eagre", b"3f2a 1 payments/0/7/0 1767225600000")])
@@ -38,8 +38,8 @@ class Fences:
     True
 
     Attributes:
-        seen: By topic, partition and pipeline; keep it with the offsets to go on exactly there.
-        void: How many records were left out.
+        seen: By topic, partition and pipeline. Store it with the offsets to resume from there.
+        void: The number of records that were skipped.
     """
 
     seen: dict[tuple[str, int, str], int] = field(default_factory=dict)
@@ -48,20 +48,20 @@ class Fences:
     def admit(
         self, topic: str, partition: int, headers: Iterable[tuple[str, bytes | None]] | None
     ) -> bool:
-        """Tell whether a record counts: no fence, and not written after one that shuts it out.
+        """Return whether a record is valid: it is not a fence, and no later run fenced it off.
 
-        Call it for every record of a partition, in their order. Records of others always count.
+        Call it for every record of a partition, in order. Records of other producers are valid.
         """
         for name, value in headers or ():
             if name not in (IDENTITY, FENCE) or not value:
                 continue
             pipeline, incarnation = value.split(b" ")[:2]
             key = (topic, partition, pipeline.decode())
-            known = self.seen.get(key, 0)
-            self.seen[key] = max(known, int(incarnation))
+            highest = self.seen.get(key, 0)
+            self.seen[key] = max(highest, int(incarnation))
             if name == FENCE:
                 return False
-            if int(incarnation) < known:
+            if int(incarnation) < highest:
                 self.void += 1
                 return False
         return True

@@ -1,6 +1,6 @@
-"""Spark sessions prepared for milliseconds: jars, loopback, and the profile.
+"""Spark sessions for low latency: jars, loopback addresses, and the profile.
 
-Settings of the user always win over the profile, and each one that differs is reported once.
+The user's settings take precedence over the profile. Eagre logs each difference once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eagre.config import LOOPBACK, megabytes
 from eagre.jvm import class_path, companion_jar, find_java
 from eagre.jvm.archive import archive, use
 from eagre.jvm.spark_home import spark_jars
-from eagre.profile import CHOICE, COLLECTOR, DEFAULT, PROFILE, Setting, clients, java_options
+from eagre.profile import CHOICE, DEFAULT, GC_OPTIONS, PROFILE, Setting, clients, java_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
 log = logging.getLogger("eagre")
 
 LOCAL_SLOTS = 64
-"""Task slots of a local session that names no master. A slot is a thread; in real time each source
-and shuffle partition holds one for as long as the query runs, and most of them only wait."""
+"""Task slots of a local session without an explicit master. A slot is a thread. In real time each
+source and shuffle partition occupies one while the query runs, and most of them wait."""
 
 
 EXTENSIONS = "spark.sql.extensions"
 RULES = "dev.eagre.SqlExtensions"
-"""The companion's rules of planning: they let a plan call Python."""
+"""The companion's planner rules: they enable calls to Python."""
 PROVIDERS = "spark.sql.extensions.test.loadFromCp"
-"""Spark need not load the class path's extensions: the companion does, and MLlib's when needed."""
+"""Off: the companion loads the class path's extensions, and MLlib's only when needed."""
 NESTED_PRUNING = "spark.sql.optimizer.serializer.nestedSchemaPruning.enabled"
-"""Spark 4.3 takes the wrong fields of a struct that passes a step over rows where this is on."""
+"""Off: with it, Spark 4.3 reads the wrong fields of a struct in a typed operator."""
 
 
 SHUFFLE = "spark.shuffle.manager.incremental"
 IN_PROCESS_SHUFFLE = "dev.eagre.shuffle.InProcessShuffle"
-"""The shuffle of real time: rows go from thread to thread without a socket, and are counted."""
+"""The in-process shuffle of real time: threads exchange rows without sockets, and count them."""
 ONE_JVM = re.compile(r"local(\[[\w*]+\])?")
-"""Masters whose tasks are threads of one JVM, none of which is tried again."""
+"""Masters whose tasks are threads of one JVM, and which do not retry tasks."""
 
 
 CLASS_PATH = "spark.driver.extraClassPath"
-"""The JVM's own: an archive holds the classes that are found there, not those of ``spark.jars``."""
+"""The JVM's class path: a startup archive contains its classes, not those of ``spark.jars``."""
 REDACTION = "spark.redaction.regex"
 SECRETS = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|private key"
-"""What Spark keeps out of plans and logs; its own default shows a Kafka client's private key."""
+"""What Spark redacts in plans and logs; its default exposes a Kafka client's private key."""
 
 
 LOG_LEVEL = "spark.log.level"
@@ -61,11 +61,11 @@ only a change of the level removes."""
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Prepare any session builder for real time; call it last, before ``getOrCreate``.
+    """Prepare a session builder for real time; call it last, before ``getOrCreate``.
 
-    Appends to ``spark.jars``, never replaces it. A setting that the builder,
-    ``spark-defaults.conf`` or ``PYSPARK_SUBMIT_ARGS`` already holds is left alone and reported
-    once.
+    It appends to ``spark.jars`` and never replaces it. It keeps every setting that the builder,
+    ``spark-defaults.conf`` or ``PYSPARK_SUBMIT_ARGS`` already contains, and logs each one that
+    differs from the profile once.
 
     >>> from pyspark.sql import SparkSession
     >>> spark = configure(SparkSession.builder.master("local[4]")).getOrCreate()  # doctest: +SKIP
@@ -73,47 +73,46 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     ``spark.eagre.profile`` is ``latency`` or ``throughput`` (docs/reference/profile.md).
 
     Raises:
-        JvmError: No fitting Java, Spark or jars.
-        SettingsError: There is no such profile.
+        JvmError: No suitable Java, Spark or jars were found.
+        SettingsError: The profile is unknown.
     """
     _prepare_environment()
-    stated = {**_spark_defaults(), **_submit_arguments(), **_stated(builder)}
+    stated = {**_spark_defaults(), **_submit_arguments(), **_builder_options(builder)}
     profile = stated.get(CHOICE, DEFAULT)
     clients(profile)
     builder.config(CHOICE, profile)
     master = stated.get("spark.master", f"local[{LOCAL_SLOTS}]")
     builder.master(master)
-    jars = [*class_path("spark", log.warning), companion_jar()]  # seen without logging set up
+    jars = [*class_path("spark", log.warning), companion_jar()]  # visible without logging set-up
     builder.config("spark.jars", _appended(stated.get("spark.jars", ""), jars))
     if master.startswith("local"):
         _keep_on_loopback(builder, stated)
-        own = stated.get(CLASS_PATH, "")
-        builder.config(CLASS_PATH, _appended(own, jars, os.pathsep))
+        builder.config(CLASS_PATH, _appended(stated.get(CLASS_PATH, ""), jars, os.pathsep))
         if ONE_JVM.fullmatch(master):
             builder.config(SHUFFLE, stated.get(SHUFFLE, IN_PROCESS_SHUFFLE))
-        stated[COLLECTOR.key] = _with_archive(stated.get(COLLECTOR.key, ""))
+        stated[GC_OPTIONS.key] = _with_archive(stated.get(GC_OPTIONS.key, ""))
     builder.config(EXTENSIONS, _appended(stated.get(EXTENSIONS, ""), [RULES]))
     builder.config(PROVIDERS, "false")
     builder.config(NESTED_PRUNING, "false")
     builder.config(REDACTION, stated.get(REDACTION, SECRETS))
     for part in ("driver", "executor"):
-        key = COLLECTOR.key.replace("driver", part)
+        key = GC_OPTIONS.key.replace("driver", part)
         heap = stated.get(f"spark.{part}.memory", "1g")
         builder.config(key, _java_options(stated.get(key, ""), heap))
     for setting in PROFILE:
         _apply(builder, setting, stated)
-    _add_to_submit_arguments(_stated(builder))
+    _add_to_submit_arguments(_builder_options(builder))
     return builder
 
 
 def session(app_name: str = "eagre", master: str | None = None, **settings: str) -> SparkSession:
-    """Make a session with the profile.
+    """Create a session with the profile.
 
     Args:
-        app_name: Its name.
-        master: Spark's master; ``local[64]`` if none is named.
-        settings: Spark settings with ``__`` for the dots, as in ``spark__ui__enabled="true"``;
-            a name that has dots is taken as it is.
+        app_name: The name of the application.
+        master: Spark's master. Default: ``local[64]``.
+        settings: Spark settings with ``__`` for dots, as in ``spark__ui__enabled="true"``.
+            A name that has dots is used as it is.
     """
     from pyspark.sql import SparkSession
 
@@ -135,12 +134,12 @@ def _prepare_environment() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def _stated(builder: SparkSession.Builder) -> dict[str, str]:
+def _builder_options(builder: SparkSession.Builder) -> dict[str, str]:
     return {key: str(value) for key, value in builder._options.items()}  # noqa: SLF001
 
 
 def _spark_defaults() -> dict[str, str]:
-    """Read ``spark-defaults.conf`` where Spark itself would."""
+    """Read ``spark-defaults.conf`` from the folder that Spark uses."""
     folder = os.environ.get("SPARK_CONF_DIR") or spark_jars().parent / "conf"
     try:
         lines = (Path(folder) / "spark-defaults.conf").read_text().splitlines()
@@ -163,41 +162,41 @@ def _submit_arguments() -> dict[str, str]:
     return stated
 
 
-def _add_to_submit_arguments(settled: Mapping[str, str]) -> None:
-    """Say again there what was added to a setting: PySpark has these outdo the builder's."""
+def _add_to_submit_arguments(options: Mapping[str, str]) -> None:
+    """Repeat changed settings in the submit arguments, which override the builder in PySpark."""
     stated = _submit_arguments()
-    added = {key: settled[key] for key in stated if settled.get(key, stated[key]) != stated[key]}
-    if added:
+    changed = {key: options[key] for key in stated if options.get(key, stated[key]) != stated[key]}
+    if changed:
         *words, app = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
-        again = [word for key, value in added.items() for word in ("--conf", f"{key}={value}")]
-        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*words, *again, app])
+        confs = [word for key, value in changed.items() for word in ("--conf", f"{key}={value}")]
+        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*words, *confs, app])
 
 
 def _keep_on_loopback(builder: SparkSession.Builder, stated: Mapping[str, str]) -> None:
-    """Bind Spark's own ports, its UI included, to loopback in local mode."""
+    """Bind Spark's ports, including its UI, to loopback in local mode."""
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     for key in ("spark.driver.bindAddress", "spark.driver.host"):
         if key not in stated:
             builder.config(key, LOOPBACK)
 
 
-def _with_archive(own: str) -> str:
-    """Let the JVM find its classes ready, unless the user's options say how it is to start."""
+def _with_archive(options: str) -> str:
+    """Add the startup archive to the JVM options, unless the user's options choose one."""
     path = archive()
-    if not path.exists() or re.search(r"-XX:(AOT|SharedArchive|ArchiveClasses)", own):
-        return own
-    return f"{use(path, find_java())} {own}".strip()
+    if not path.exists() or re.search(r"-XX:(AOT|SharedArchive|ArchiveClasses)", options):
+        return options
+    return f"{use(path, find_java())} {options}".strip()
 
 
-def _appended(stated: str, more: Sequence[Path | str], between: str = ",") -> str:
-    present = [item for item in stated.split(between) if item]
-    return between.join(dict.fromkeys([*present, *map(str, more)]))
+def _appended(value: str, items: Sequence[Path | str], separator: str = ",") -> str:
+    present = [item for item in value.split(separator) if item]
+    return separator.join(dict.fromkeys([*present, *map(str, items)]))
 
 
-def _java_options(own: str, heap: str) -> str:
-    """Choose the collector and lay out the heap, unless the user did."""
-    chosen = re.search(r"-XX:\+Use\w*GC\b|-Xm[sn]\d", own)
-    return own if chosen else f"{java_options(megabytes(heap))} {own}".strip()
+def _java_options(options: str, heap: str) -> str:
+    """Add the GC and the heap layout to the JVM options, unless the user's options choose them."""
+    chosen = re.search(r"-XX:\+Use\w*GC\b|-Xm[sn]\d", options)
+    return options if chosen else f"{java_options(megabytes(heap))} {options}".strip()
 
 
 def _apply(builder: Any, setting: Setting, stated: Mapping[str, str]) -> None:  # noqa: ANN401
@@ -215,7 +214,7 @@ def _report_once(setting: Setting, value: str) -> None:
         return
     _reported.add((setting.key, value))
     log.warning(
-        "%s is %s by your own setting; the profile has %s. %s",
+        "you set %s to %s; the profile uses %s. %s",
         setting.key,
         value,
         setting.value,

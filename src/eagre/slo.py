@@ -1,4 +1,4 @@
-"""A promise about latency: ``"p99 < 100ms"``, and how fast its error budget burns."""
+"""Latency SLOs, such as ``"p99 < 100ms"``, and the burn rate of their error budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TWO_DIGITS = 100
 
 @dataclass(frozen=True)
 class Slo:
-    """A share of records that must be faster than a time.
+    """The percentage of records that must be faster than a latency target.
 
     >>> slo = Slo.parse("p99 < 100ms")
     >>> slo.percentile, slo.within_ms, slo.budget
@@ -23,9 +23,9 @@ class Slo:
     99.9
 
     Attributes:
-        text: As it was written.
-        percentile: The share, in percent.
-        within_ms: The time.
+        text: The SLO as the user wrote it.
+        percentile: The percentage of records.
+        within_ms: The latency target.
     """
 
     text: str
@@ -34,7 +34,7 @@ class Slo:
 
     @classmethod
     def parse(cls, text: str) -> Slo:
-        """Read a promise.
+        """Parse an SLO.
 
         Raises:
             SettingsError: It is malformed.
@@ -47,17 +47,17 @@ class Slo:
             raise SettingsError(
                 "SLO_MALFORMED",
                 f"an SLO must be a percentile and a time, not {text!r}.",
-                hint='write for example slo="p99 < 100ms" or slo="p99.9 < 1 second".',
+                hint='write, for example, slo="p99 < 100ms" or slo="p99.9 < 1 second".',
             )
         return cls(text, percentile, interval_ms(match[2]))
 
     @property
     def budget(self) -> float:
-        """The share of records that may be slower."""
+        """The error budget: the share of records that may be slower."""
         return round(1 - self.percentile / 100, 10)
 
     def burn(self, records: int, slow: int) -> float:
-        """How fast the budget goes: at 1 it is just used up, above that the promise is broken.
+        """Return the burn rate of the error budget; above 1, the SLO is violated.
 
         >>> Slo.parse("p99 < 100ms").burn(1000, 20)
         2.0

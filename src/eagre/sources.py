@@ -1,4 +1,4 @@
-"""Kafka topics as sources of rows, and as the declaration a sink shares."""
+"""Kafka topics: the declaration of sources and sinks, and the reader."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Mode = Literal["real-time", "micro-batch", "available-now"]
 Delivery = Literal["at-least-once", "exactly-once"]
 
 SOURCE = "_source"
-"""The column with a row's origin: topic, partition, offset, timestamp."""
+"""The column with a row's provenance: topic, partition, offset, timestamp."""
 
 WATERMARK = "spark.watermarkDelayMs"
-"""The key under which Spark marks a watermark's column."""
+"""The metadata key of a watermark's column in Spark."""
 
 CLIENT_OPTIONS = {"kafka.enable.metrics.push": "false"}
-"""For sources and sinks, whatever the profile: a client that may push its metrics to the broker
-looks with every request whether it is to, which is 4 % of a stateless pipeline's JVM."""
+"""For sources and sinks, in every profile. With metrics push enabled, a client checks with every
+request whether it is due, which costs 4 % of a stateless pipeline's CPU time in the JVM."""
 
 PARSED = "_parsed"
 
@@ -51,7 +51,7 @@ _LIMITS = frozenset(
 
 
 def refused_in_real_time(option: str) -> bool:
-    """Tell whether a reader option makes a real-time query throw; such are left out there.
+    """Return whether real time rejects a reader option; Eagre ignores such options there.
 
     >>> refused_in_real_time("maxOffsetsPerTrigger"), refused_in_real_time("subscribe")
     (True, False)
@@ -61,39 +61,39 @@ def refused_in_real_time(option: str) -> bool:
 
 @dataclass(frozen=True)
 class Kafka:
-    """A Kafka topic, or several, to read from or to write to.
+    """A Kafka topic, or several, to read from or write to.
 
     >>> payments = Kafka("payments", schema="card STRING, amount DOUBLE")
     >>> payments.topics
     ('payments',)
 
     Attributes:
-        topic: A topic, or several. A sink with several sends each row to the one that its ``topic``
-            column names.
+        topic: A topic, or several. A sink with several topics sends each row to the topic that its
+            ``topic`` column names.
         schema: The columns of a JSON value, as DDL or StructType.
-        format: ``json``; or ``string`` or ``bytes`` for a single ``value`` column taken as it is.
-        key: As a sink, the column whose value keys the record. As a source, a column of that name
-            is read from the record's key, unless the schema has it.
-        headers: Read the record's headers into a ``headers`` column. A sink writes such a column
-            whenever the row has one.
-        on_error: What becomes of a record that cannot be parsed and, in a sink, of a row that is
-            too large for it: ``dead-letter`` (to the topic ``SOURCE.dlq``), ``drop`` (counted, and
-            in the log) or ``fail`` (the query ends).
-        event_time: The timestamp column that the watermark goes by.
-        watermark: How much disorder to wait for: ``"10 seconds"``. Goes with ``event_time``.
-        starting: Where a fresh checkpoint begins: ``earliest``, ``latest``, or an ISO 8601 time.
-        partitions: With how many partitions to create the topic where it does not exist.
-        create: Whether it may be created.
-        brokers: ``host:port`` of its cluster; ``eagre run --brokers`` replaces it.
-        delivery: As a sink, ``at-least-once``, where a failure repeats what came since the last
+        format: ``json``; or ``string`` or ``bytes`` for a single, unparsed ``value`` column.
+        key: For a sink, the column that becomes the record's key. For a source, the column that
+            receives the record's key, unless the schema contains it.
+        headers: Read the record's headers into a ``headers`` column. A sink writes this column
+            if the rows have it.
+        on_error: What to do with a record that cannot be parsed, or that is too large for a sink:
+            ``dead-letter`` (send it to the topic ``SOURCE.dlq``), ``drop`` (count and log it) or
+            ``fail`` (stop the query).
+        event_time: The timestamp column of the watermark.
+        watermark: The watermark's delay, such as ``"10 seconds"``. Requires ``event_time``.
+        starting: Where a new checkpoint starts: ``earliest``, ``latest``, or an ISO 8601 time.
+        partitions: The number of partitions if Eagre creates the topic.
+        create: Whether Eagre may create the topic.
+        brokers: ``host:port`` of its cluster; ``eagre run --brokers`` overrides it.
+        delivery: For a sink, ``at-least-once``, where a failure repeats results since the last
             commit, or ``exactly-once`` (docs/explanation/exactly-once.md).
         fence: ``in-band`` also writes fence records into an exactly-once sink, for readers with
             ``eagre.reader``.
-        partitioned_by: As a source, the columns by which its producers choose the partition: rows
-            that agree in them are in one partition. Exactly once over keyed state rests on it.
-        config: A Kafka client's properties file with what the cluster asks for, such as
-            ``security.protocol``; if not given, the one that ``EAGRE_KAFKA_CONFIG`` names.
-        options: Options of Spark's Kafka connector, ``kafka.*`` client settings among them.
+        partitioned_by: For a source, the columns that determine the partition: rows with equal
+            values are in the same partition. Exactly once over keyed state requires it.
+        config: A Kafka client properties file with the settings of the cluster, such as
+            ``security.protocol``. Default: the file in ``EAGRE_KAFKA_CONFIG``.
+        options: Options of Spark's Kafka connector, including ``kafka.*`` client settings.
     """
 
     topic: str | Sequence[str]
@@ -129,7 +129,7 @@ class Kafka:
                 "WATERMARK_AND_EVENT_TIME",
                 f"topic {self.name!r} must have both an event_time and a watermark, or neither; it "
                 f"has {self.event_time!r} and {self.watermark!r}.",
-                hint="name the timestamp column and the disorder to wait for: "
+                hint="set the timestamp column and the delay: "
                 "event_time='at', watermark='10 seconds'.",
             )
         if self.delivery not in get_args(Delivery) or self.fence not in (None, "in-band"):
@@ -138,33 +138,33 @@ class Kafka:
                 f"topic {self.name!r} must be at-least-once or exactly-once, with fence='in-band' "
                 f"or none, not {self.delivery!r} with {self.fence!r}.",
             )
-        stated = sorted(key for key in self.options if key.lower().startswith("starting"))
-        if stated:
+        starts = sorted(key for key in self.options if key.lower().startswith("starting"))
+        if starts:
             raise SettingsError(
                 "START_AS_OPTION",
-                f"topic {self.name!r} says where to begin by the option {stated[0]}.",
+                f"topic {self.name!r} sets its start with the option {starts[0]}.",
                 hint="use starting='earliest', 'latest' or an ISO 8601 time, or --from.",
             )
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics, also where there is only one."""
+        """The topics as a tuple."""
         return (self.topic,) if isinstance(self.topic, str) else tuple(self.topic)
 
     @property
     def aligned(self) -> tuple[str, ...]:
-        """The columns of ``partitioned_by``, also where there is only one."""
-        one = self.partitioned_by
-        return (one,) if isinstance(one, str) else tuple(one)
+        """The columns of ``partitioned_by`` as a tuple."""
+        columns = self.partitioned_by
+        return (columns,) if isinstance(columns, str) else tuple(columns)
 
     @property
     def name(self) -> str:
-        """The topics as one word for messages."""
+        """The topics as one string, for messages."""
         return ",".join(self.topics)
 
     @property
     def stated_brokers(self) -> str | None:
-        """The brokers the declaration itself names, if it does."""
+        """The brokers that the declaration names, if any."""
         return self.brokers or self.options.get("kafka.bootstrap.servers")
 
     def read(
@@ -177,15 +177,15 @@ class Kafka:
     ) -> DataFrame:
         """Read the topic as a stream of rows: the schema's columns, and ``_source``.
 
-        A value that cannot be parsed, if only for a field of a wrong type, gives no row:
-        ``on_error`` says what becomes of it.
+        A value that cannot be parsed, even because of one field of the wrong type, produces no row;
+        ``on_error`` decides what happens to it.
 
         Args:
-            spark: A session made by ``eg.session()`` or through ``eg.configure``.
-            brokers: The cluster, if not the declared one.
-            mode: Options that real time refuses are left out there.
-            start: Where a fresh checkpoint begins, if not at ``starting``.
-            quarantine: Records that become dead letters without being looked at.
+            spark: A session from ``eg.session()`` or ``eg.configure``.
+            brokers: The cluster. Default: the declared one.
+            mode: The mode; in real time, options that it rejects are ignored.
+            start: The start offsets of a new checkpoint. Default: ``starting``.
+            quarantine: Records that become dead letters without being parsed.
         """
         options = {**clients_of(spark).source, **self.reader_options(brokers, mode)}
         reader = spark.readStream.format("kafka").options(**options)
@@ -199,7 +199,7 @@ class Kafka:
     def reader_options(
         self, brokers: str | None = None, mode: Mode = "real-time"
     ) -> dict[str, str]:
-        """Give the options of Spark's Kafka source for a mode."""
+        """Return the options of Spark's Kafka source for a mode."""
         options = {
             **self._starting_options(),
             **self.connector_options(brokers),
@@ -211,7 +211,7 @@ class Kafka:
         return {key: v for key, v in options.items() if not refused_in_real_time(key)}
 
     def connector_options(self, brokers: str | None = None) -> dict[str, str]:
-        """Give the options that a source and a sink have in common: own ones, cluster, security."""
+        """Return the options that sources and sinks share: declared ones, cluster, security."""
         client = self.client(brokers)
         return {
             **CLIENT_OPTIONS,
@@ -221,10 +221,10 @@ class Kafka:
         }
 
     def client(self, brokers: str | None = None) -> Client:
-        """Say how its cluster is reached, for whatever talks to it.
+        """Return the client settings of its cluster.
 
         Raises:
-            SettingsError: No brokers are known, or a file of the client cannot be used.
+            SettingsError: No brokers are known, or a client file is invalid.
         """
         return Client.to(self.cluster(brokers), self.config, self.options)
 
@@ -235,22 +235,22 @@ class Kafka:
         return {"startingTimestamp": str(timestamp_ms(start))}
 
     def cluster(self, brokers: str | None = None) -> str:
-        """Give the brokers to use.
+        """Return the brokers to use.
 
         Raises:
-            SettingsError: None are known.
+            SettingsError: No brokers are known.
         """
-        found = brokers or self.stated_brokers
-        if not found:
+        address = brokers or self.stated_brokers
+        if not address:
             raise SettingsError(
                 "BROKERS_MISSING",
                 f"no brokers are known for topic {self.name!r}.",
                 hint="pass --brokers HOST:PORT, or eg.Kafka(..., brokers='HOST:PORT').",
             )
-        return found
+        return address
 
     def client_settings(self, brokers: str | None = None) -> dict[str, str]:
-        """Give the settings of Kafka's own client; secrets may be among them."""
+        """Return the settings of the Kafka client; they may contain secrets."""
         return {
             key.removeprefix("kafka."): value
             for key, value in self.connector_options(brokers).items()
@@ -265,8 +265,8 @@ class Kafka:
             columns.append(F.col("key").cast("string").alias(self.key))
         if self.headers:
             columns.append(F.col("headers"))
-        origin = F.struct("topic", "partition", "offset", "timestamp")
-        return [*columns, origin.alias(SOURCE)]
+        provenance = F.struct("topic", "partition", "offset", "timestamp")
+        return [*columns, provenance.alias(SOURCE)]
 
     def _values(self) -> list[Column]:
         from pyspark.sql import functions as F
@@ -277,7 +277,7 @@ class Kafka:
     def _accepted(
         self, records: DataFrame, brokers: str | None, quarantine: Collection[Position]
     ) -> DataFrame:
-        """Parse each value once and keep those that can be; the others go by ``on_error``."""
+        """Parse each value once and keep the valid ones; ``on_error`` handles the others."""
         from pyspark.sql import functions as F
 
         clusters = dict.fromkeys(self.topics, self.client_settings(brokers))
@@ -286,11 +286,10 @@ class Kafka:
             "format": self.format,
             "quarantine": sorted(at for at in quarantine if at[0] in self.topics),
         }
-        origin = ["value", "key", "headers", "topic", "partition", "offset", "timestamp"]
-        record = [self._parsed(), *map(F.col, origin)]
+        metadata = ["key", "headers", "topic", "partition", "offset", "timestamp"]
+        record = [self._parsed(), *map(F.col, ["value", *metadata])]
         accepted = gateway.accepted(records.sparkSession, json.dumps(rules), record)
-        kept = ["key", "headers", "topic", "partition", "offset", "timestamp"]
-        return records.select(accepted.alias(PARSED), *kept).where(F.col(PARSED).isNotNull())
+        return records.select(accepted.alias(PARSED), *metadata).where(F.col(PARSED).isNotNull())
 
     def _parsed(self) -> Column:
         from pyspark.sql import functions as F
@@ -303,10 +302,10 @@ class Kafka:
         return F.from_json(text, self.parsed_schema(), {"mode": "FAILFAST"})
 
     def parsed_schema(self) -> StructType:
-        """Give the schema as Spark's type.
+        """Return the schema as a ``StructType``.
 
         Raises:
-            SettingsError: It is missing or malformed.
+            SettingsError: The schema is missing or malformed.
         """
         from pyspark.errors import ParseException
         from pyspark.sql.types import StructType
@@ -314,8 +313,8 @@ class Kafka:
         if not self.schema:
             raise SettingsError(
                 "SCHEMA_MISSING",
-                f"topic {self.name!r} is read as JSON and has no schema.",
-                hint='give one, such as schema="card STRING, amount DOUBLE", or format="string".',
+                f"topic {self.name!r} has the format json and no schema.",
+                hint='set one, such as schema="card STRING, amount DOUBLE", or format="string".',
             )
         if isinstance(self.schema, StructType):
             return self.schema
@@ -324,7 +323,7 @@ class Kafka:
         except ParseException as error:
             raise SettingsError(
                 "SCHEMA_MALFORMED",
-                f"the schema of topic {self.name!r} cannot be read: {self.schema!r} "
+                f"the schema of topic {self.name!r} cannot be parsed: {self.schema!r} "
                 f"({str(error).strip().splitlines()[0]})",
                 hint='write it as DDL, such as "card STRING, amount DOUBLE".',
             ) from None

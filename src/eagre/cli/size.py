@@ -159,10 +159,10 @@ def advise(
     target: str | None,
 ) -> None:
     """Recommend a mode for a latency target: real-time, micro-batch or available-now."""
-    from eagre.preflight.advise import Wish
+    from eagre.preflight.advise import Requirements
     from eagre.preflight.advise import advise as weigh
 
-    wish = Wish(p99, rate, core_hour)
+    wish = Requirements(p99, rate, core_hour)
     found = reports(app, brokers, master, conf)
     advice = {report.name: weigh(report, wish) for report in found}
     each = {name: one.as_dict() for name, one in advice.items()}

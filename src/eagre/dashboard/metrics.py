@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eagre import __version__
-from eagre.jvm.gateway import place
+from eagre.jvm.gateway import parse_partition
 from eagre.latency.meter import BUCKETS_MS
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _vitals(
 
 
 def _partition(at: str) -> dict[str, str]:
-    topic, partition = place(at)
+    topic, partition = parse_partition(at)
     return {"topic": topic, "partition": str(partition)}
 
 

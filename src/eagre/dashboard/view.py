@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eagre.dashboard.causes import Around, causes
 from eagre.dashboard.result_sampler import MOST_PER_SECOND, ResultSampler
 from eagre.errors import EagreError
-from eagre.jvm.gateway import place
+from eagre.jvm.gateway import parse_partition
 from eagre.latency import Meter
 from eagre.latency.meter import RESOLUTION_MS
 from eagre.slo import Slo
@@ -197,7 +197,7 @@ class View:
         for one in self.status.about.get("sources", []) if read else ():
             topic = one["topic"]
             near = clusters.of(self.status.about["clusters"]["source"])
-            if near and any(place(at)[0] == topic for at in read):
+            if near and any(parse_partition(at)[0] == topic for at in read):
                 missing |= {f"{topic}/{p}" for p, end in near.ends(topic).items() if end > 0}
         now = time.monotonic()
         self._unread = {at: self._unread.get(at, now) for at in sorted(missing - set(read))}

@@ -1,4 +1,4 @@
-"""Java, jars and the companion: everything of the JVM that is not Spark's own."""
+"""Java, jars and the companion: the parts of the JVM that do not belong to Spark."""
 
 from eagre.jvm.companion import companion_jar
 from eagre.jvm.jars import class_path

@@ -1,4 +1,4 @@
-"""``python -m eagre.jvm``: is there a JDK to build with? Needs nothing installed."""
+"""``python -m eagre.jvm``: checks for a JDK to build with; needs no installed packages."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""A JVM that finds Spark's classes ready: written down once, mapped into memory at each start.
+"""The startup archive: Spark's classes, written once and mapped into memory at each start.
 
-Java calls it an AOT cache from release 25 on, and an archive of class data before.
+Java 25 and newer call it an AOT cache, older releases a class data archive.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from eagre.jvm.java import Java
 
 AOT_CACHES = 25
-"""The first Java release that has them."""
+"""The first Java release with AOT caches."""
 
 
 def archive() -> Path:
-    """Where the archive for this Java and these very jars is, or would be."""
+    """Return the path of the archive for this Java and these jars; it may not exist."""
     java = find_java()
-    known = hashlib.sha256(f"{java.home} {java.release}".encode())
+    digest = hashlib.sha256(f"{java.home} {java.release}".encode())
     ours = [folder("spark") / jar.name for jar in lock("spark")]
     for jar in [*sorted(spark_jars().iterdir()), *ours, companion_jar()]:
         if jar.exists():
             stat = jar.stat()
-            known.update(f"{jar} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-    return cache_dir() / "startup" / f"java{java.version}-{known.hexdigest()[:16]}.archive"
+            digest.update(f"{jar} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return cache_dir() / "startup" / f"java{java.version}-{digest.hexdigest()[:16]}.archive"
 
 
 def use(path: Path, java: Java) -> str:
-    """Give the JVM option that starts from an archive; where it does not fit, Java goes without."""
+    """Return the JVM option to start from an archive; Java ignores an archive that mismatches."""
     return f"-XX:AOTCache={path}" if java.version >= AOT_CACHES else f"-XX:SharedArchiveFile={path}"
 
 
 def write(path: Path, java: Java) -> str:
-    """Give the JVM option that writes an archive when the JVM ends.
+    """Return the JVM option to write an archive when the JVM exits.
 
     >>> from pathlib import Path
     >>> from eagre.jvm.java import Java

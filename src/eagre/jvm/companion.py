@@ -1,7 +1,7 @@
-"""Finding the companion jar, and the handshake with the JVM that loaded it.
+"""Finds the companion jar, and checks the version that the JVM has loaded.
 
-Looked up in this order: ``EAGRE_COMPANION_JAR``, then the jar inside the package, which is where
-both a development build and a wheel have it.
+``EAGRE_COMPANION_JAR`` takes precedence over the jar inside the package, where both a development
+build and a wheel put it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ VERSION_ENTRY = "dev/eagre/version"
 
 
 def companion_jar() -> Path:
-    """Give the companion jar of this very release.
+    """Return the companion jar of this release.
 
     Raises:
-        JvmError: It is missing, or was built for another release.
+        JvmError: It is missing, or belongs to another release.
     """
     jar = Path(os.environ.get("EAGRE_COMPANION_JAR") or PACKAGED)
     if not jar.is_file():
@@ -34,18 +34,19 @@ def companion_jar() -> Path:
     return jar
 
 
-def check_version(found: str, where: str) -> None:
-    """Refuse a companion of another release than this package.
+def check_version(version: str, location: str) -> None:
+    """Check that a companion belongs to the same release as this package.
 
     Raises:
         JvmError: The versions differ.
     """
     from eagre import __version__
 
-    if found != __version__:
+    if version != __version__:
         raise JvmError(
             "COMPANION_VERSION",
-            f"the companion in {where} is of Eagre {found} and this package is {__version__}.",
-            hint="restart the Spark session if it was started with the old jar; else reinstall "
+            f"the companion in {location} belongs to Eagre {version}, and this package is "
+            f"{__version__}.",
+            hint="restart the Spark session if it uses the old jar; otherwise reinstall "
             "Eagre, or run `make setup` in a clone of the repository.",
         )

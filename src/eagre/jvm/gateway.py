@@ -1,4 +1,4 @@
-"""The only code that talks to the JVM through py4j."""
+"""Calls to the JVM: the only code that uses py4j."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 
 def companion(spark: SparkSession, name: str) -> Any:  # noqa: ANN401  (a py4j class proxy)
-    """Give a companion class by its name below ``dev.eagre``, after the version handshake.
+    """Return a companion class by its name below ``dev.eagre``, after the version handshake.
 
     Raises:
-        JvmError: The session was started without the companion, or with another release's.
+        JvmError: The session has no companion, or one of another release.
     """
-    known = _classes.get(spark.sparkContext) or _shaken_hands(spark)
-    if name not in known:
-        found = known[PACKAGE]
+    classes = _classes.get(spark.sparkContext) or _handshake(spark)
+    if name not in classes:
+        proxy = classes[PACKAGE]
         for part in name.split("."):
-            found = getattr(found, part)
-        known[name] = found
-    return known[name]
+            proxy = getattr(proxy, part)
+        classes[name] = proxy
+    return classes[name]
 
 
-def _shaken_hands(spark: SparkSession) -> dict[str, Any]:
+def _handshake(spark: SparkSession) -> dict[str, Any]:
     package = spark._jvm.dev.eagre  # type: ignore[union-attr]  # noqa: SLF001
     if not callable(package.Companion):
         raise JvmError(
             "COMPANION_NOT_LOADED",
             "this Spark session was started without Eagre's companion jar.",
-            hint="make it with eg.session(), or pass your builder through eg.configure(builder) "
-            "before the first session of the process.",
+            hint="create it with eg.session(), or call eg.configure(builder) before the first "
+            "session of the process.",
         )
     check_version(package.Companion.version(), "the running Spark session")
     package.spark.SparkInternals.useSteadyClock()
@@ -55,21 +55,21 @@ def _shaken_hands(spark: SparkSession) -> dict[str, Any]:
 
 
 GONE_SECONDS = 2.0
-"""How long a JVM that was killed may take to be gone."""
+"""How long to wait for a killed JVM to exit."""
 
 PLANNER_WARMUPS = 40
-"""How often the planning of an epoch boundary is done beforehand, until its code is compiled."""
+"""How often the planner runs in advance, so that its code is compiled at the epoch boundary."""
 
 PACKAGE = "dev.eagre"
 
 _classes: WeakKeyDictionary[SparkContext, dict[str, Any]] = WeakKeyDictionary()
-"""The companion's classes, where it was found to be of this release. Each is found once: for every
-package on the way to a class py4j has the JVM look through all of its jars for a class of that
+"""The companion's classes by session, after the handshake. The cache avoids repeated lookups: for
+every package in a class name, py4j makes the JVM search all of its jars for a class of that
 name."""
 
 
 def missing_members(spark: SparkSession) -> tuple[PrivateMember, ...]:
-    """Name the private members of Spark that this session lacks; their features are off."""
+    """Return the private members of Spark that this session lacks; their features are off."""
     members = parsed(companion(spark, "spark.PrivateMember").report())
     return tuple(member for member in members if not member.available)
 
@@ -77,7 +77,7 @@ def missing_members(spark: SparkSession) -> tuple[PrivateMember, ...]:
 def function_column(
     spark: SparkSession, name: str, code: bytes, returns: str, options: str, arguments: Column
 ) -> Column:
-    """Give a column that calls a Python function over the bridge."""
+    """Return a column that calls a Python function in a worker."""
     from pyspark.sql.classic.column import Column as ClassicColumn
 
     api = companion(spark, "python.PythonApi")
@@ -86,7 +86,7 @@ def function_column(
     )
 
 
-def transform_with_state(  # noqa: PLR0913, PLR0917  (as Java has them)
+def transform_with_state(  # noqa: PLR0913, PLR0917  (as in Java)
     spark: SparkSession,
     grouped: GroupedData,
     initial: GroupedData | None,
@@ -97,7 +97,7 @@ def transform_with_state(  # noqa: PLR0913, PLR0917  (as Java has them)
     options: str,
     tick_ms: int,
 ) -> DataFrame:
-    """Give the results of a Python processor in Spark's own operator."""
+    """Return the results of a Python processor that runs in Spark's operator."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     groups = grouped._jgd  # noqa: SLF001  (PySpark offers no public way, here and below)
@@ -109,44 +109,44 @@ def transform_with_state(  # noqa: PLR0913, PLR0917  (as Java has them)
 
 
 def warm_workers(spark: SparkSession, options: str) -> None:
-    """Start what Python workers are forked from, before the first row needs them."""
+    """Start the worker daemon before the first row needs it."""
     companion(spark, "python.PythonApi").warm(options)
 
 
 def operator(rows: DataFrame, name: str, keys: int, spec: str, results: str) -> DataFrame:
-    """Put an operator over rows, of which the first columns are its key."""
+    """Apply an operator to rows; their first columns are its key."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     spark = rows.sparkSession
-    made = companion(spark, "operators.OperatorsApi").over(rows._jdf, name, keys, spec, results)  # noqa: SLF001
-    return ClassicDataFrame(made, spark)
+    applied = companion(spark, "operators.OperatorsApi").over(rows._jdf, name, keys, spec, results)  # noqa: SLF001
+    return ClassicDataFrame(applied, spark)
 
 
 def stateful_parts(rows: DataFrame) -> list[str]:
-    """Name the stateful parts that rows come through; ``:updates`` marks what repeats results."""
+    """Return the stateful operators before these rows; ``:updates`` marks those with updates."""
     below = companion(rows.sparkSession, "operators.OperatorsApi").below(rows._jdf)  # noqa: SLF001
     return [str(name) for name in below]
 
 
 def packed(spark: SparkSession, struct: Column, schema: str) -> Column:
-    """Give a struct as bytes, as operators carry it."""
+    """Return a struct packed into bytes, for operators."""
     from pyspark.sql.classic.column import Column as ClassicColumn
 
     return ClassicColumn(companion(spark, "operators.OperatorsApi").packed(struct._jc, schema))  # noqa: SLF001
 
 
 def unpacked(spark: SparkSession, column: Column, schema: str) -> Column:
-    """Give such bytes as a struct."""
+    """Return packed bytes as a struct."""
     from pyspark.sql.classic.column import Column as ClassicColumn
 
     return ClassicColumn(companion(spark, "operators.OperatorsApi").unpacked(column._jc, schema))  # noqa: SLF001
 
 
 def with_provenance(rows: DataFrame, aligned: Sequence[str]) -> DataFrame:
-    """Give the rows with their provenance, carried through the plan where the user dropped it.
+    """Return the rows with their provenance, restored in the plan if the user dropped it.
 
     Raises:
-        SettingsError: Results of this shape cannot be told apart by it.
+        SettingsError: Provenance does not identify the results of this pipeline.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors.exceptions.captured import CapturedException
@@ -166,7 +166,7 @@ def with_provenance(rows: DataFrame, aligned: Sequence[str]) -> DataFrame:
 
 
 def identity_column(spark: SparkSession, source: Column, prefix: str, delivered: Any) -> Column:  # noqa: ANN401
-    """Give the column with each result's identity; null for results delivered before."""
+    """Return the column with each result's identity; null for delivered results."""
     from pyspark.sql.classic.column import Column as ClassicColumn
 
     return ClassicColumn(
@@ -175,18 +175,18 @@ def identity_column(spark: SparkSession, source: Column, prefix: str, delivered:
 
 
 def nothing_delivered(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j object)
-    """Give the empty set of delivered results."""
+    """Return the empty set of delivered results."""
     return companion(spark, "delivery.DeliveryApi").nothing(spark._jsparkSession)  # noqa: SLF001
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of some topics.
+    """An offset range of some topics.
 
     Attributes:
-        settings: The Kafka client's, to read it with.
-        starts: Where it begins, by topic and partition, as JSON.
-        ends: Where it ends.
+        settings: The settings of the Kafka client that reads it.
+        starts: The start offsets by topic and partition, as JSON.
+        ends: The end offsets, as JSON.
     """
 
     settings: dict[str, str]
@@ -197,62 +197,62 @@ class Part:
 def scan_delivered(
     spark: SparkSession, part: Part, pipeline: str, fenced: int, committed: str, rule: str
 ) -> Any:  # noqa: ANN401  (a py4j object)
-    """Collect the identities of the results in a part of the output."""
+    """Collect the identities of the results in an offset range of the output."""
     session = spark._jsparkSession  # noqa: SLF001
-    where = (part.settings, part.starts, part.ends)
+    offsets = (part.settings, part.starts, part.ends)
     return companion(spark, "delivery.DeliveryApi").scan(
-        session, *where, pipeline, fenced, committed, rule
+        session, *offsets, pipeline, fenced, committed, rule
     )
 
 
 def scan_dead_letters(spark: SparkSession, part: Part, pipeline: str, committed: str) -> str:
-    """Collect the dead letters in a part of their topics; ``EarlierDeadLetters.java`` reads it."""
-    where = (part.settings, part.starts, part.ends)
-    return str(companion(spark, "delivery.DeliveryApi").deadLetters(*where, pipeline, committed))
+    """Collect the dead letters in an offset range; ``EarlierDeadLetters.java`` reads the result."""
+    offsets = (part.settings, part.starts, part.ends)
+    return str(companion(spark, "delivery.DeliveryApi").deadLetters(*offsets, pipeline, committed))
 
 
 def delivered_size(spark: SparkSession, delivered: Any) -> int:  # noqa: ANN401  (a py4j object)
-    """How many results a scan found."""
+    """Return the number of results in a scan."""
     return int(companion(spark, "delivery.DeliveryApi").size(delivered))
 
 
 def reach(spark: SparkSession, delivered: Any, dead_letters: str) -> str:  # noqa: ANN401  (a py4j object)
-    """Give the highest source offsets among results and dead letters, as JSON."""
+    """Return the highest source offsets among results and dead letters, as JSON."""
     return str(companion(spark, "delivery.DeliveryApi").reach(delivered, dead_letters))
 
 
 def lock(spark: SparkSession, file: Path, wait_seconds: float) -> bool:
-    """Take a lock for as long as the JVM lives; tell whether it was to be had in time."""
+    """Acquire a lock for the lifetime of the JVM; return whether it was acquired in time."""
     return bool(companion(spark, "delivery.DeliveryApi").lock(str(file), int(wait_seconds * 1000)))
 
 
 def upserts(rows: DataFrame, spec: str) -> DataStreamWriter:
-    """Give a write of rows, and their versions, into a database; the spec holds no secret."""
+    """Return a write of rows and their versions to a database; the spec contains no secrets."""
     writer = rows.writeStream.outputMode("update")
     java = companion(rows.sparkSession, "sinks.UpsertWriter")(spec)
-    writer._jwrite.foreach(java)  # noqa: SLF001  (PySpark's own foreach takes Python only)
+    writer._jwrite.foreach(java)  # noqa: SLF001  (PySpark's foreach accepts only Python)
     return writer
 
 
 def upserted(spark: SparkSession) -> int | None:
-    """How many rows databases have taken from this JVM; None where executors write them."""
+    """Return how many rows this JVM has written to databases; None if executors write them."""
     if not str(spark.sparkContext.master).startswith("local"):
         return None
     return int(companion(spark, "sinks.UpsertWriter").written())
 
 
 def accepted(spark: SparkSession, rules: str, record: Sequence[Column]) -> Column:
-    """Give the columns of a record's value as a struct; null where the rules dealt with it."""
+    """Return the columns of a record's value as a struct; null if the error policy handled it."""
     return _dead_letter_column(spark, "accepted", rules, record)
 
 
 def fits(spark: SparkSession, rules: str, arguments: Sequence[Column]) -> Column:
-    """Tell whether a record is small enough for the sink; the rules deal with one that is not."""
+    """Return whether a record fits into the sink; the error policy handles larger ones."""
     return _dead_letter_column(spark, "fits", rules, arguments)
 
 
 def row_by_row(df: DataFrame) -> bool:
-    """Tell whether each row is processed before the next: nothing buffers, sorts or joins rows."""
+    """Return whether each row is processed before the next: nothing buffers or sorts rows."""
     return bool(companion(df.sparkSession, "spark.PlanShape").rowByRow(df._jdf))  # noqa: SLF001
 
 
@@ -261,21 +261,22 @@ def _dead_letter_column(
 ) -> Column:
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    given = spark._jvm.java.util.ArrayList()  # type: ignore[union-attr]  # noqa: SLF001
+    arguments = spark._jvm.java.util.ArrayList()  # type: ignore[union-attr]  # noqa: SLF001
     for column in columns:
-        given.add(column._jc)  # noqa: SLF001
-    return ClassicColumn(getattr(companion(spark, "deadletter.DeadLetterApi"), name)(rules, given))
+        arguments.add(column._jc)  # noqa: SLF001
+    function = getattr(companion(spark, "deadletter.DeadLetterApi"), name)
+    return ClassicColumn(function(rules, arguments))
 
 
 def row_counts(spark: SparkSession) -> dict[str, int]:
-    """How many rows were dropped or dead-lettered in the driver's JVM, by ``pipeline/fate``."""
+    """Return how many rows the driver's JVM dropped or dead-lettered, by ``pipeline/fate``."""
     return dict(json.loads(companion(spark, "metrics.RowCounters").all()))
 
 
 def suspects(spark: SparkSession, pipeline: str | None = None) -> list[tuple[str, int, int]]:
-    """Give the rows that tasks failed at, as topic, partition and offset, the oldest first.
+    """Return the records at which tasks failed, as topic, partition and offset, oldest first.
 
-    Outages, kills and failures that the user asked for (``on_error="fail"``) are not among them.
+    They exclude outages, kills and intended failures (``on_error="fail"``).
     """
     return [
         (str(topic), int(partition), int(offset))
@@ -285,98 +286,98 @@ def suspects(spark: SparkSession, pipeline: str | None = None) -> list[tuple[str
 
 
 def drain(spark: SparkSession, query: StreamingQuery) -> None:
-    """Let the running epoch or micro-batch end and commit; start no other."""
+    """Finish and commit the current epoch or micro-batch, and do not start another."""
     companion(spark, "spark.SparkInternals").drain(_java_query(query))
 
 
 def cache_plans(spark: SparkSession, query: StreamingQuery) -> None:
-    """Plan each epoch from the one before: only the start offsets of its sources have changed."""
+    """Reuse the plan of the previous epoch: only the start offsets of its sources change."""
     companion(spark, "plan.PlanCache").install(_java_query(query))
 
 
 def warm_up_planner(
     spark: SparkSession, query: StreamingQuery, times: int = PLANNER_WARMUPS
 ) -> Any:  # noqa: ANN401  (a py4j object)
-    """Plan the running epoch some times in the background: epoch boundaries are quicker then."""
+    """Plan the current epoch repeatedly in the background, for faster epoch boundaries."""
     return companion(spark, "plan.PlannerWarmup").start(_java_query(query), times)
 
 
 def supported_commits(df: DataFrame) -> str:
-    """Tell which mid-epoch commits a real-time query over these rows supports.
+    """Return the kind of mid-epoch commit that a real-time query over these rows supports.
 
     Returns:
-        ``rows`` where each row is processed before the next is read, ``pause`` where the sources
-        pause for a moment, ``state`` where the state is written meanwhile; empty for none.
+        ``rows`` if each row is processed before the next is read, ``pause`` if the sources pause
+        for a moment, ``state`` if the pause also writes the state; empty for none.
     """
     return str(companion(df.sparkSession, "CommitApi").supported(df._jdf))  # noqa: SLF001
 
 
 class MidEpochCommits:
-    """Commits a running query while its epoch goes on."""
+    """Commits a running query in the middle of its epoch."""
 
     def __init__(self, spark: SparkSession, query: StreamingQuery, *, pauses: bool) -> None:
         self._java = companion(spark, "CommitApi").start(_java_query(query), pauses)
 
     def request(self) -> None:
-        """Request a commit; it is done when the producers have sent what they hold."""
+        """Request a commit; it completes when the producers have sent their buffered records."""
         self._java.request()
 
     def close(self, wait_seconds: float) -> bool:
-        """Pause the sources and commit the rows in flight; tell whether they were done in time."""
+        """Pause the sources and commit the rows in flight; return whether that was in time."""
         return bool(self._java.close(int(wait_seconds * 1000)))
 
     def release(self) -> None:
-        """Resume the sources once the query has ended: another one may run in this JVM."""
+        """Resume the sources after the query has ended: another query may run in this JVM."""
         self._java.release()
 
     @property
     def under_way(self) -> bool:
-        """Whether a commit was requested and is not done yet."""
+        """Whether a commit was requested and is not complete yet."""
         return bool(self._java.underWay())
 
     def result(self) -> dict[str, Any] | None:
-        """Give the commit that was requested; None where there is none."""
+        """Return the requested commit; None if there is none."""
         result = str(self._java.result())
         return json.loads(result) if result else None
 
 
 def ended(spark: SparkSession, query: StreamingQuery) -> bool:
-    """Tell whether the query's thread is over; ``isActive`` is false as soon as a drain began."""
+    """Return whether the query's thread has ended; ``isActive`` is false once a drain starts."""
     return bool(companion(spark, "spark.SparkInternals").ended(_java_query(query)))
 
 
 def has_run(spark: SparkSession, query: StreamingQuery) -> bool:
-    """Tell whether a query came to run any job: one that Spark refuses in planning did not."""
+    """Return whether a query has run a job: a query that fails in planning has not."""
     return bool(spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId)))
 
 
 def physical_plan(spark: SparkSession, query: StreamingQuery) -> list[dict[str, Any]]:
-    """Give the operators that run now, inputs before what they feed; empty before the first."""
+    """Return the running operators, inputs first; empty before the first epoch."""
     return list(
         json.loads(companion(spark, "spark.SparkInternals").physicalPlan(_java_query(query)))
     )
 
 
 def uses_processing_time(df: DataFrame) -> bool:
-    """Tell whether a query has timers or TTL by the wall clock."""
+    """Return whether a query has processing-time timers or TTL."""
     internals = companion(df.sparkSession, "spark.SparkInternals")
     return bool(internals.usesProcessingTime(df._jdf))  # noqa: SLF001
 
 
 @dataclass(frozen=True)
 class Vitals:
-    """How a JVM fares at a moment.
+    """The current metrics of a JVM.
 
     Attributes:
-        pauses: Collections so far that stopped the program.
-        paused_ms: How long together.
-        longest_pause_ms: The longest since the last question.
-        heap_mb: Memory in use.
-        lag: Records not yet fetched, by ``topic/partition``, as its consumers know it; on a cluster
-            there are none.
-        consumed: Records that its consumers took; it changes as long as any of them reads.
-        waits: By ``topic/partition``, the records read, how long in ms they had waited in their
-            topic together, and the longest of it since the last question.
+        pauses: The number of GC pauses so far.
+        paused_ms: Their total duration.
+        longest_pause_ms: The longest pause since the last call.
+        heap_mb: The heap in use.
+        lag: Records not yet fetched, by ``topic/partition``, according to the JVM's consumers;
+            empty on a cluster.
+        consumed: Records that its consumers have fetched.
+        waits: By ``topic/partition``: the number of records read, their total waiting time in the
+            topic in ms, and the longest one since the last call.
     """
 
     pauses: int
@@ -389,14 +390,14 @@ class Vitals:
 
 
 def vitals(spark: SparkSession) -> Vitals:
-    """Ask the session's JVM how it fares, all in one question."""
+    """Return the metrics of the session's JVM, in one call."""
     return Vitals(**json.loads(companion(spark, "metrics.JvmMetrics").told()))
 
 
-def place(name: str) -> tuple[str, int]:
-    """Read a partition's name.
+def parse_partition(name: str) -> tuple[str, int]:
+    """Parse the name of a partition.
 
-    >>> place("payments/0")
+    >>> parse_partition("payments/0")
     ('payments', 0)
     """
     topic, _, partition = name.rpartition("/")
@@ -413,7 +414,7 @@ class RunningQuery:
 
 
 def running_queries(spark: SparkSession) -> tuple[RunningQuery, ...]:
-    """Give the queries that run in a session."""
+    """Return the queries that run in a session."""
     internals = companion(spark, "spark.SparkInternals")
     return tuple(
         RunningQuery(
@@ -426,15 +427,13 @@ def running_queries(spark: SparkSession) -> tuple[RunningQuery, ...]:
 
 
 def settings(spark: SparkSession) -> dict[str, str]:
-    """Give every setting of a session that was set, its context's included, in one call."""
-    told: dict[str, str] = json.loads(
-        companion(spark, "spark.SparkInternals").settings(spark._jsparkSession)  # noqa: SLF001
-    )
-    return told
+    """Return all explicit settings of a session and its context, in one call."""
+    internals = companion(spark, "spark.SparkInternals")
+    return dict(json.loads(internals.settings(spark._jsparkSession)))  # noqa: SLF001
 
 
 def slots(spark: SparkSession) -> int | None:
-    """How many tasks a session can run at once; None where a cluster may still grow."""
+    """Return how many tasks a session can run at the same time; None for an elastic cluster."""
     conf = settings(spark)
     cores = _cores(spark, str(spark.sparkContext.master), conf)
     return None if cores is None else cores // int(conf.get("spark.task.cpus", "1"))
@@ -445,22 +444,22 @@ def _cores(spark: SparkSession, master: str, conf: dict[str, str]) -> int | None
     if local:
         threads = local[1] or "1"
         return int(threads) if threads.isdigit() else _processors(spark)
-    small = re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,", master)
-    if small:
-        return int(small[1]) * int(small[2])
+    local_cluster = re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,", master)
+    if local_cluster:
+        return int(local_cluster[1]) * int(local_cluster[2])
     instances, cores = (conf.get(f"spark.executor.{k}") for k in ("instances", "cores"))
     fixed = conf.get("spark.dynamicAllocation.enabled", "false").lower() != "true"
     return int(instances) * int(cores) if instances and cores and fixed else None
 
 
 def _processors(spark: SparkSession) -> int:
-    """The cores that the JVM counts: in a container fewer than the machine's."""
+    """Return the JVM's number of cores, which respects the limits of a container."""
     jvm = spark._jvm  # noqa: SLF001
     return int(jvm.java.lang.Runtime.getRuntime().availableProcessors())  # type: ignore[union-attr]
 
 
 def library_folders() -> tuple[str, ...]:
-    """Where PySpark and py4j lie: their frames are not the user's."""
+    """Return the folders of PySpark and py4j: their stack frames are not the user's."""
     import py4j
     import pyspark
 
@@ -468,9 +467,9 @@ def library_folders() -> tuple[str, ...]:
 
 
 def jvm_gone(error: BaseException) -> bool:
-    """Tell whether an error only says that the JVM no longer answers.
+    """Return whether an error means that the JVM has exited.
 
-    Where it dies as a class is looked up, py4j says that there is no such class.
+    If the JVM exits during a class lookup, py4j reports a missing class.
     """
     from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
     from pyspark import SparkContext
@@ -488,7 +487,7 @@ def jvm_gone(error: BaseException) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """Say in one line what a PySpark or JVM error was about, without its stack trace."""
+    """Summarize a PySpark or JVM error in one line, without its stack trace."""
     text = str(error)
     causes = re.findall(r"^Caused by: (?:[\w.$]+(?:Exception|Error)): (.+)$", text, re.MULTILINE)
     first = re.sub(r"^An error occurred while calling [^\n]*\n:\s*", "", text).strip()
@@ -503,4 +502,4 @@ def reason(error: BaseException) -> str:
 
 
 def _java_query(query: StreamingQuery) -> Any:  # noqa: ANN401  (a py4j object)
-    return query._jsq  # noqa: SLF001  (PySpark offers no public way to the Java query)
+    return query._jsq  # noqa: SLF001  (PySpark has no public access to the Java query)

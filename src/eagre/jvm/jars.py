@@ -1,14 +1,14 @@
-"""The jars Eagre adds to a JVM: locked by checksum, fetched once per user.
+"""The jars that Eagre adds to a JVM: locked by checksum, fetched once per user.
 
-Each set has a folder: ``spark`` (the Kafka connector and PostgreSQL's driver, for Spark's class
-path), ``broker`` (Apache Kafka itself, for a process of its own), the benchmark's ``flink`` and
-``kafka-streams``, and ``junit`` for the tests of the companion; these last three are fetched when
-they are first asked for. ``ivy.xml`` names each jar, ``jars.lock`` holds its SHA-256, and a file
-that differs by one byte is never put on a class path.
+Each set has a folder: ``spark`` (the Kafka connector and the PostgreSQL driver, for Spark's class
+path), ``broker`` (Apache Kafka, for a separate process), ``flink`` and ``kafka-streams`` for the
+benchmark, and ``junit`` for the companion's tests. The last three are fetched on first use.
+``ivy.xml`` lists the jars, and ``jars.lock`` has their SHA-256. Eagre never puts a jar with a
+different checksum on a class path.
 
-Ivy, which ships inside PySpark, downloads them from its default repository, or from those of the
-``ivysettings.xml`` that ``EAGRE_IVY_SETTINGS`` names. ``EAGRE_JARS`` names a folder to use instead
-of the network.
+Ivy, which ships with PySpark, downloads the jars from its default repository, or from the
+repositories in the ``ivysettings.xml`` that ``EAGRE_IVY_SETTINGS`` names. ``EAGRE_JARS`` names a
+folder to use instead of the network.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 JarSet = Literal["spark", "broker", "flink", "kafka-streams", "junit"]
 JAR_SETS: tuple[JarSet, ...] = ("spark", "broker")
-"""What every set-up fetches."""
+"""The sets that every installation needs."""
 
 
 @dataclass(frozen=True)
 class LockedJar:
-    """One line of the lock: a file name and the checksum its bytes must have."""
+    """One entry of the lock file: a file name and its checksum."""
 
     name: str
     sha256: str
@@ -55,21 +55,21 @@ class LockedJar:
 
 
 def lock(jar_set: JarSet) -> list[LockedJar]:
-    """Read the locked jars of a set."""
+    """Return the locked jars of a set."""
     text = (files("eagre.jvm") / "jars.lock").read_text()
     return [LockedJar(name, digest) for name, digest in json.loads(text)[jar_set].items()]
 
 
 def folder(jar_set: JarSet) -> Path:
-    """Where the jars of a set are kept for this user."""
+    """Return the user's cache folder for a set."""
     return cache_dir() / "jars" / jar_set
 
 
 def class_path(jar_set: JarSet, say: Callable[[str], None] = print) -> list[Path]:
-    """Give the verified jars of a set, fetching what is missing.
+    """Return the verified jars of a set, and fetch missing ones.
 
     Raises:
-        JvmError: A jar cannot be had, or its bytes are not those of the lock.
+        JvmError: A jar cannot be fetched, or its checksum differs from the lock.
     """
     if any(jar.state(folder(jar_set)) == "missing" for jar in lock(jar_set)):
         fetch(jar_set, say)
@@ -81,20 +81,20 @@ def verify(jar_set: JarSet) -> None:
     """Compare every jar of a set with the lock.
 
     Raises:
-        JvmError: One is missing or changed; its name is in the message.
+        JvmError: A jar is missing or changed; the message names it.
     """
     for jar in lock(jar_set):
         _require(jar, folder(jar_set))
 
 
 def fetch(jar_set: JarSet, say: Callable[[str], None] = print, source: Path | None = None) -> None:
-    """Bring the jars of a set into the cache, from a folder or through Ivy.
+    """Fetch the jars of a set into the cache, from a folder or through Ivy.
 
-    Only bytes that match the lock enter the cache; each file appears there whole or not at all.
+    Only jars that match the lock enter the cache, and each file is added atomically.
     """
-    if _wanted(jar_set):
-        with _only_one(say):
-            _bring(_wanted(jar_set), jar_set, say, source or _offline_folder())
+    if _outdated(jar_set):
+        with _fetch_lock(say):
+            _fetch_jars(_outdated(jar_set), jar_set, say, source or _offline_folder())
 
 
 def sha256(path: Path) -> str:
@@ -103,70 +103,70 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _wanted(jar_set: JarSet) -> list[LockedJar]:
+def _outdated(jar_set: JarSet) -> list[LockedJar]:
     return [jar for jar in lock(jar_set) if jar.state(folder(jar_set)) != "ok"]
 
 
 @contextlib.contextmanager
-def _only_one(say: Callable[[str], None]) -> Iterator[None]:
-    """Let one process fetch at a time: Ivy does not lock its cache."""
+def _fetch_lock(say: Callable[[str], None]) -> Iterator[None]:
+    """Allow only one process to fetch: Ivy does not lock its cache."""
     cache_dir().mkdir(parents=True, exist_ok=True)
     with (cache_dir() / "fetch.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another process to fetch its jars")
+            say("waiting for another process that is fetching jars")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _bring(
-    wanted: list[LockedJar], jar_set: JarSet, say: Callable[[str], None], offline: Path | None
+def _fetch_jars(
+    jars: list[LockedJar], jar_set: JarSet, say: Callable[[str], None], offline: Path | None
 ) -> None:
-    if not wanted:
+    if not jars:
         return
     target = folder(jar_set)
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target, prefix=".fetch-") as scratch:
-        got = Path(scratch)
+        fetched = Path(scratch)
         if offline:
-            say(f"copying {len(wanted)} {jar_set} jars from {offline}")
-            _copy(wanted, jar_set, offline, got)
+            say(f"copying {len(jars)} {jar_set} jars from {offline}")
+            _copy(jars, jar_set, offline, fetched)
         else:
-            _resolve(jar_set, got, say)
-        for jar in wanted:
-            _require(jar, got)
-            (got / jar.name).replace(target / jar.name)
+            _resolve(jar_set, fetched, say)
+        for jar in jars:
+            _require(jar, fetched)
+            (fetched / jar.name).replace(target / jar.name)
 
 
 def _offline_folder() -> Path | None:
-    stated = os.environ.get("EAGRE_JARS")
-    return Path(stated) if stated else None
+    path = os.environ.get("EAGRE_JARS")
+    return Path(path) if path else None
 
 
-def _copy(wanted: list[LockedJar], jar_set: JarSet, source: Path, target: Path) -> None:
-    for jar in wanted:
+def _copy(jars: list[LockedJar], jar_set: JarSet, source: Path, target: Path) -> None:
+    for jar in jars:
         nested = source / jar_set
-        place = nested if (nested / jar.name).is_file() else source
-        _require(jar, place)
-        shutil.copyfile(place / jar.name, target / jar.name)
+        directory = nested if (nested / jar.name).is_file() else source
+        _require(jar, directory)
+        shutil.copyfile(directory / jar.name, target / jar.name)
 
 
-def _require(jar: LockedJar, place: Path) -> None:
-    state = jar.state(place)
+def _require(jar: LockedJar, directory: Path) -> None:
+    state = jar.state(directory)
     if state == "missing":
         raise JvmError(
             "JAR_MISSING",
-            f"{jar.name} is not in {place}.",
+            f"{jar.name} is not in {directory}.",
             hint="run `eagre jars fetch`, or `eagre jars fetch --from DIR` without a network.",
         )
     if state == "changed":
         raise JvmError(
             "JAR_CHANGED",
-            f"{place / jar.name} must have SHA-256 {jar.sha256} and has "
-            f"{sha256(place / jar.name)}; it will not be used.",
-            hint="delete it and run `eagre jars fetch`; if it changes again, do not trust the "
-            "place it came from.",
+            f"{directory / jar.name} must have SHA-256 {jar.sha256} and has "
+            f"{sha256(directory / jar.name)}; Eagre does not use it.",
+            hint="delete it and run `eagre jars fetch`; if the checksum is wrong again, do not "
+            "trust the repository.",
         )
 
 
@@ -185,8 +185,8 @@ def _resolve(jar_set: JarSet, target: Path, say: Callable[[str], None]) -> None:
         raise JvmError(
             "JARS_NOT_FETCHED",
             f"the {jar_set} jars could not be fetched: {_reason(output)}",
-            hint="check the network, let EAGRE_IVY_SETTINGS name an ivysettings.xml with your "
-            "repository, or use `eagre jars fetch --from DIR`.",
+            hint="check the network, set EAGRE_IVY_SETTINGS to an ivysettings.xml with your "
+            "repository, or run `eagre jars fetch --from DIR`.",
         )
 
 
@@ -212,5 +212,5 @@ def _ivy(jar_set: JarSet, target: Path) -> Iterator[str]:
 
 
 def _reason(output: list[str]) -> str:
-    telling = [line.strip() for line in output if "UNRESOLVED" in line or "Exception" in line]
-    return (telling or output or ["Ivy printed nothing"])[-1]
+    errors = [line.strip() for line in output if "UNRESOLVED" in line or "Exception" in line]
+    return (errors or output or ["Ivy printed nothing"])[-1]

@@ -1,7 +1,7 @@
-"""Finding a Java that Spark 4.3 runs on.
+"""Finds a Java that Spark 4.3 runs on.
 
-``JAVA_HOME``, when set, is the user's decision and is either taken or refused. Otherwise the newest
-accepted Java among ``PATH`` and the usual places is taken.
+If ``JAVA_HOME`` is set, Eagre uses that Java or reports why it cannot. Otherwise it uses the newest
+supported Java on the ``PATH`` and in the usual folders.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 VECTOR_MODULE = "jdk.incubator.vector"
-"""Spark 4.3 starts its JVM with this module; a trimmed runtime lacks it and dies at boot."""
+"""Spark 4.3 starts its JVM with this module; without it, a trimmed runtime fails to start."""
 
 USUAL_PLACES = (
     "/usr/lib/jvm/*",
@@ -47,7 +47,7 @@ class Java:
     Attributes:
         home: Its ``JAVA_HOME``.
         release: Its full version, for example ``17.0.15``.
-        trimmed: Whether the module that Spark needs is missing.
+        trimmed: Whether a module that Spark needs is missing.
     """
 
     home: Path
@@ -67,12 +67,12 @@ class Java:
 
     @property
     def javac(self) -> Path:
-        """The compiler, which a mere runtime lacks."""
+        """The compiler; a runtime without a JDK does not have it."""
         return self.home / "bin" / "javac"
 
     @property
     def refusal(self) -> str:
-        """Why Spark 4.3 cannot run on it, or an empty string."""
+        """The reason why Spark 4.3 cannot run on it, or an empty string."""
         if self.version not in JAVA_VERSIONS:
             return f"is version {self.release}"
         if self.trimmed:
@@ -84,71 +84,71 @@ def find_java() -> Java:
     """Find the Java to use.
 
     Raises:
-        JvmError: There is none, or ``JAVA_HOME`` names one that Spark cannot run on.
+        JvmError: There is none, or Spark cannot run on the one in ``JAVA_HOME``.
     """
-    return max(_fitting(), key=lambda java: java.version)
+    return max(_supported(), key=lambda java: java.version)
 
 
 def find_jdk() -> Java:
-    """Find the Java to build the companion with: one that has a compiler.
+    """Find a JDK to build the companion with.
 
     Raises:
         JvmError: There is none.
     """
-    fit = _fitting()
-    jdks = [java for java in fit if java.javac.exists()]
+    supported = _supported()
+    jdks = [java for java in supported if java.javac.exists()]
     if not jdks:
-        found = ", ".join(str(java.home) for java in fit)
+        homes = ", ".join(str(java.home) for java in supported)
         raise JvmError(
             "JDK_NOT_FOUND",
-            f"building Eagre needs a Java compiler, and there is none in {found}.",
-            hint=f"{_INSTALL}; an installed wheel needs none.",
+            f"building Eagre needs a Java compiler, and there is none in {homes}.",
+            hint=f"{_INSTALL}; an installed wheel needs no compiler.",
         )
     return max(jdks, key=lambda java: java.version)
 
 
-def _fitting() -> list[Java]:
-    """Give every Java that fits; at least one."""
-    stated = os.environ.get("JAVA_HOME")
-    if stated:
-        return [_accept_stated(Path(stated))]
-    found = list(_installed(_candidates()))
-    fit = [java for java in found if not java.refusal]
-    if fit:
-        return fit
-    if not found:
+def _supported() -> list[Java]:
+    """Return every supported Java; at least one."""
+    java_home = os.environ.get("JAVA_HOME")
+    if java_home:
+        return [_from_java_home(Path(java_home))]
+    installed = list(_installed(_candidates()))
+    supported = [java for java in installed if not java.refusal]
+    if supported:
+        return supported
+    if not installed:
         raise JvmError("JAVA_NOT_FOUND", "no Java was found on this machine.", hint=f"{_INSTALL}.")
-    raise _unfit("no Java on this machine fits Spark 4.3", found)
+    raise _unsupported("no Java on this machine fits Spark 4.3", installed)
 
 
 def inspect_java(home: Path) -> Java | None:
-    """Describe the Java at ``home``, or return None where there is none."""
+    """Describe the Java at ``home``, or return None if there is none."""
     if not (home / "bin" / "java").exists():
         return None
     return _from_release_file(home) or _from_command(home)
 
 
-def _accept_stated(home: Path) -> Java:
+def _from_java_home(home: Path) -> Java:
     java = inspect_java(home)
     if java is None:
         raise JvmError(
             "JAVA_NOT_FOUND",
-            f"JAVA_HOME is {home}, where there is no bin/java.",
+            f"JAVA_HOME is {home}, and it has no bin/java.",
             hint=f"correct or unset JAVA_HOME, or {_INSTALL}.",
         )
     if java.refusal:
-        raise _unfit("JAVA_HOME does not fit Spark 4.3", [java])
+        raise _unsupported("JAVA_HOME does not fit Spark 4.3", [java])
     return java
 
 
-def _unfit(subject: str, found: list[Java]) -> JvmError:
-    described = "; ".join(f"{java.home} {java.refusal}" for java in found)
-    only_trimmed = all(java.version in JAVA_VERSIONS for java in found)
+def _unsupported(subject: str, installed: list[Java]) -> JvmError:
+    described = "; ".join(f"{java.home} {java.refusal}" for java in installed)
+    only_trimmed = all(java.version in JAVA_VERSIONS for java in installed)
     return JvmError(
         "JAVA_TRIMMED" if only_trimmed else "JAVA_UNSUPPORTED",
         f"{subject}, which needs a complete Java 17, 21 or 25: {described}.",
-        hint=f"{_INSTALL}, and let JAVA_HOME name it or be unset.",
-        data={"found": [str(java.home) for java in found]},
+        hint=f"{_INSTALL}, and set JAVA_HOME to it, or unset JAVA_HOME.",
+        data={"found": [str(java.home) for java in installed]},
     )
 
 
@@ -181,17 +181,17 @@ def _from_release_file(home: Path) -> Java | None:
 
 
 def _from_command(home: Path) -> Java | None:
-    answer = _ask(home, "-version")
+    answer = _run_java(home, "-version")
     match = re.search(r'version "([^"]+)"', answer)
     if match is None:
         return None
     java = Java(home, match[1])
     if java.version not in JAVA_VERSIONS:
         return java
-    return Java(home, match[1], trimmed=VECTOR_MODULE not in _ask(home, "--list-modules"))
+    return Java(home, match[1], trimmed=VECTOR_MODULE not in _run_java(home, "--list-modules"))
 
 
-def _ask(home: Path, option: str) -> str:
+def _run_java(home: Path, option: str) -> str:
     command = [str(home / "bin" / "java"), option]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

@@ -1,4 +1,4 @@
-"""Which members of Spark that are not public are there, and which features need them."""
+"""Spark's private members: which are available, and which features need them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PROBE_SECONDS = 60
 
 @dataclass(frozen=True)
 class PrivateMember:
-    """A member that is not public; ``PrivateMember.java`` has the list.
+    """A private member of Spark; ``PrivateMember.java`` lists them.
 
     Attributes:
-        name: Its name there.
-        feature: What needs it.
-        problem: Why it cannot be used; empty where it can.
+        name: Its name in the list.
+        feature: The feature that needs it.
+        problem: Why it cannot be used; empty if it can.
     """
 
     name: str
@@ -32,11 +32,11 @@ class PrivateMember:
 
     @property
     def available(self) -> bool:
-        """Whether it is there."""
+        """Whether it can be used."""
         return not self.problem
 
     def __str__(self) -> str:
-        """Say what follows from its absence.
+        """Describe the consequence of its absence.
 
         >>> str(PrivateMember("POOL", "the cache", "no such field"))
         'the cache is off: POOL is missing (no such field); plain Spark does the work'
@@ -48,7 +48,7 @@ class PrivateMember:
 
 
 def parsed(report: str) -> tuple[PrivateMember, ...]:
-    """Read the companion's report.
+    """Parse the companion's report.
 
     >>> parsed('[{"name": "A", "feature": "b", "problem": ""}]')[0].available
     True
@@ -57,10 +57,10 @@ def parsed(report: str) -> tuple[PrivateMember, ...]:
 
 
 def probe() -> tuple[PrivateMember, ...]:
-    """Look for all of them in a JVM of its own, without a Spark session.
+    """Look for all members in a separate JVM, without a Spark session.
 
     Raises:
-        EagreError: Java, PySpark or the jars are not there.
+        EagreError: Java, PySpark or the jars are missing.
     """
     spark = [*jars.class_path("spark"), companion_jar(), spark_jars() / "*"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Where Spark's own jars are, without importing PySpark, and whether they are new enough."""
+"""Finds Spark's jars without importing PySpark, and checks their version."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from pathlib import Path
 from eagre.config import SPARK_VERSION
 from eagre.errors import JvmError
 
-_WANTED = ".".join(map(str, SPARK_VERSION))
-_HINT = f'pip install "pyspark>={_WANTED}.0,<4.4", and unset SPARK_HOME if it names another Spark.'
+_REQUIRED = ".".join(map(str, SPARK_VERSION))
+_HINT = (
+    f'pip install "pyspark>={_REQUIRED}.0,<4.4", and unset SPARK_HOME if it names another Spark.'
+)
 
 
 def spark_jars() -> Path:
-    """The folder of Spark's jars: of ``SPARK_HOME`` if set, as PySpark does, else PySpark's own.
+    """Return the folder of Spark's jars: like PySpark, in ``SPARK_HOME`` or in PySpark itself.
 
     Raises:
-        JvmError: There is no Spark there, or it is not of the 4.3 line.
+        JvmError: There is no Spark, or it is not a 4.3 release.
     """
     folder = _spark_home() / "jars"
-    found = [re.match(r"spark-core_2\.13-(\d+)\.(\d+)(.*)\.jar", p.name) for p in _cores(folder)]
-    if not found or found[0] is None:
+    matches = [re.match(r"spark-core_2\.13-(\d+)\.(\d+)(.*)\.jar", p.name) for p in _cores(folder)]
+    if not matches or matches[0] is None:
         raise JvmError("SPARK_NOT_FOUND", f"there is no Spark in {folder.parent}.", hint=_HINT)
-    major, minor, rest = found[0].groups()
+    major, minor, rest = matches[0].groups()
     if (int(major), int(minor)) != SPARK_VERSION:
         raise JvmError(
             "SPARK_UNSUPPORTED",
-            f"Spark in {folder.parent} is {major}.{minor}{rest}; Eagre needs {_WANTED}, the line "
-            "with the Real-Time Mode it is written for.",
+            f"Spark in {folder.parent} is {major}.{minor}{rest}, and Eagre needs {_REQUIRED}.",
             hint=_HINT,
             data={"found": f"{major}.{minor}{rest}"},
         )
@@ -41,9 +42,9 @@ def _cores(folder: Path) -> list[Path]:
 
 
 def _spark_home() -> Path:
-    stated = os.environ.get("SPARK_HOME")
-    if stated:
-        return Path(stated)
+    spark_home = os.environ.get("SPARK_HOME")
+    if spark_home:
+        return Path(spark_home)
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise JvmError("SPARK_NOT_FOUND", "PySpark is not installed.", hint=_HINT)

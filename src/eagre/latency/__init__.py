@@ -1,4 +1,4 @@
-"""Latency as a distribution: recorded whole, reported by percentiles."""
+"""Latency distributions: recorded in full, reported as percentiles."""
 
 from eagre.latency.histogram import Histogram
 from eagre.latency.meter import Meter, Result

@@ -1,4 +1,4 @@
-"""An HdrHistogram in microseconds, with what cannot be recorded counted beside it."""
+"""An HdrHistogram in microseconds, with a separate count of negative values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIGITS = 3
 
 
 class Histogram:
-    """Latencies of one stretch of time.
+    """The latencies of one period.
 
     >>> histogram = Histogram()
     >>> for ms in range(1, 101):
@@ -37,7 +37,7 @@ class Histogram:
         self.negative = 0
 
     def record(self, microseconds: int) -> None:
-        """Count one latency; a negative one is counted apart, and as zero."""
+        """Record one latency; a negative one is recorded as zero and counted separately."""
         self.records += 1
         self._sum_us += microseconds
         if microseconds < 0:
@@ -45,7 +45,7 @@ class Histogram:
         self._histogram.record_value(min(max(microseconds, 1), _HIGHEST_US))
 
     def add(self, other: Histogram) -> None:
-        """Count all that another histogram holds."""
+        """Add the values of another histogram."""
         self._histogram.add(other._histogram)
         self._sum_us += other._sum_us
         self.records += other.records
@@ -53,19 +53,19 @@ class Histogram:
 
     @property
     def mean_ms(self) -> float:
-        """The mean of all that was recorded."""
+        """The mean of all recorded values."""
         return self._sum_us / self.records / 1000 if self.records else 0.0
 
     def summary(self) -> dict[str, float]:
-        """Give the percentiles and the maximum in milliseconds, and the number of records."""
+        """Return the percentiles and the maximum in milliseconds, and the number of records."""
         values = {name: self.at(at) for name, at in PERCENTILES.items()}
         highest = self._histogram.get_max_value() / 1000 if self.records else 0.0
         return {**values, "max_ms": highest, "records": self.records, "negative": self.negative}
 
     def curve(self) -> list[float]:
-        """Give the latency in milliseconds at each percentile of ``CURVE``."""
+        """Return the latency in milliseconds at each percentile of ``CURVE``."""
         return [self.at(percentile) for percentile in CURVE]
 
     def at(self, percentile: float) -> float:
-        """Give the latency in milliseconds at a percentile."""
+        """Return the latency in milliseconds at a percentile."""
         return float(self._histogram.get_value_at_percentile(percentile)) / 1000

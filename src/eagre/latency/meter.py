@@ -1,7 +1,8 @@
-"""The live meter: latency of results by the second and in total, by the time their source carries.
+"""The live meter: end-to-end latency of results, per second and in total.
 
-Kafka timestamps are whole milliseconds, cut off: a latency reads up to 1 ms too long, half a
-millisecond on average. Clocks are taken as they are; what comes out negative is counted.
+It measures from the source record's Kafka timestamp. Timestamps are truncated to milliseconds, so a
+latency reads up to 1 ms too high, half a millisecond on average. The meter does not correct clock
+skew; it counts negative latencies.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ Figures = dict[str, Any]
 
 
 class Result(NamedTuple):
-    """A result as it was received.
+    """A result that the meter received.
 
     Attributes:
-        at: The ``topic/partition`` of its source.
-        origin_ms: The time that its source carries.
-        sent_ms: When the sink's producer took it.
+        at: The ``topic/partition`` of its source record.
+        origin_ms: The timestamp of its source record.
+        sent_ms: When the sink's producer accepted it.
     """
 
     at: bytes
@@ -33,8 +34,8 @@ class Result(NamedTuple):
     sent_ms: int
 
 
-class Stretch:
-    """What one stretch of time held."""
+class Period:
+    """The measurements of one period."""
 
     def __init__(self) -> None:
         self.histogram = Histogram()
@@ -47,11 +48,11 @@ class Stretch:
 
     @property
     def records(self) -> int:
-        """How many were measured."""
+        """The number of measured results."""
         return self.histogram.records
 
     def take(self, result: Result, received_us: int, slow_us: int) -> int:
-        """Count one result, and give its latency in microseconds."""
+        """Record one result, and return its latency in microseconds."""
         latency = received_us - result.origin_ms * 1000
         self.histogram.record(latency)
         self.until_sent_ms += result.sent_ms - result.origin_ms
@@ -63,8 +64,8 @@ class Stretch:
         figures[2] = max(figures[2], latency)
         return latency
 
-    def add(self, other: Stretch) -> None:
-        """Count what another stretch held as well."""
+    def add(self, other: Period) -> None:
+        """Add the measurements of another period."""
         self.histogram.add(other.histogram)
         self.unmeasured += other.unmeasured
         self.skipped += other.skipped
@@ -73,17 +74,17 @@ class Stretch:
         self.slow += other.slow
 
     def figures(self) -> Figures:
-        """Percentiles, counts, and the links of the chain as means."""
-        told: Figures = {
+        """Return percentiles, counts, and the mean latency of each step."""
+        counts: Figures = {
             "records": self.records,
             "unmeasured": self.unmeasured,
             "skipped": self.skipped,
             "slow": self.slow,
         }
         if not self.records:
-            return told
+            return counts
         return {
-            **told,
+            **counts,
             **self.histogram.summary(),
             "mean_ms": round(self.histogram.mean_ms, 3),
             "until_sent_ms": round(self.until_sent_ms / self.records, 3),
@@ -96,7 +97,7 @@ class Stretch:
 
 
 class Meter:
-    """Fed by a tap from one thread, asked every second from another, and by whoever looks.
+    """Records latencies; thread-safe: one thread feeds it, others read its figures.
 
     >>> meter = Meter()
     >>> meter.take([Result(b"payments/0", 1_000, 1_004)], 1_006_000)
@@ -108,21 +109,21 @@ class Meter:
     def __init__(self, slow_ms: int | None = None) -> None:
         self._slow_us = slow_ms * 1000 if slow_ms is not None else 1 << 62
         self._lock = threading.Lock()
-        self._now = Stretch()
-        self._total = Stretch()
+        self._now = Period()
+        self._total = Period()
         self.buckets = [0] * (len(BUCKETS_MS) + 1)
         self.sum_ms = 0.0
 
     def take(
         self, results: list[Result], received_us: int, unmeasured: int = 0, skipped: int = 0
     ) -> None:
-        """Count results that were received together.
+        """Record results that were received together.
 
         Args:
-            results: Those that say where they come from.
-            received_us: When they were here.
-            unmeasured: How many came with them that do not.
-            skipped: How many were passed over, for there were too many to look at.
+            results: The results with provenance.
+            received_us: When they were received.
+            unmeasured: The number of results without provenance.
+            skipped: The number of results that were skipped because there were too many.
         """
         with self._lock:
             self._now.unmeasured += unmeasured
@@ -132,19 +133,19 @@ class Meter:
                 self.buckets[bisect_left(BUCKETS_MS, latency / 1000)] += 1
 
     def second(self) -> Figures:
-        """End the running second and give its figures."""
+        """Close the current second and return its figures."""
         with self._lock:
-            over, self._now = self._now, Stretch()
-            self._total.add(over)
-            self.sum_ms += over.histogram.mean_ms * over.records
-        return over.figures()
+            last, self._now = self._now, Period()
+            self._total.add(last)
+            self.sum_ms += last.histogram.mean_ms * last.records
+        return last.figures()
 
     def total(self) -> Figures:
-        """Give the figures of all seconds that are over."""
+        """Return the figures of all closed seconds."""
         with self._lock:
             return self._total.figures()
 
     def at(self, percentile: float) -> float:
-        """Give the latency in milliseconds at a percentile of all of it."""
+        """Return the latency in milliseconds at a percentile of all closed seconds."""
         with self._lock:
             return self._total.histogram.at(percentile)

@@ -1,7 +1,4 @@
-"""What Real-Time Mode lacks: stateful operators, the same in every mode.
-
-``docs/reference/operators.md`` describes them.
-"""
+"""Stateful operators that Real-Time Mode lacks, in every mode (docs/reference/operators.md)."""
 
 from eagre.operators.deduplicate import deduplicate
 from eagre.operators.join import interval_join

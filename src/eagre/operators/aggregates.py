@@ -1,4 +1,4 @@
-"""Aggregates as the operators take them: ``count``, ``sum(amount)``, ``distinct(country) as n``."""
+"""The operators' aggregates: ``count``, ``sum(amount)``, ``distinct(country) as n``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Aggregate:
     """One aggregate.
 
     Attributes:
-        kind: What is computed.
-        argument: An SQL expression over the rows; None counts them all.
-        name: What to call the result.
+        kind: The aggregate function.
+        argument: An SQL expression over the rows; None counts all rows.
+        name: The name of the result.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Aggregate:
 
     @classmethod
     def read(cls, text: str, suffix: str = "") -> Aggregate:
-        """Read one from its text.
+        """Parse an aggregate.
 
         >>> Aggregate.read("sum(amount)", "1_minute")
         Aggregate(kind='sum', argument='amount', name='sum_amount_1_minute')
@@ -49,36 +49,36 @@ class Aggregate:
         Aggregate(kind='count', argument=None, name='payments')
 
         Raises:
-            SettingsError: It is no aggregate.
+            SettingsError: The text is malformed.
         """
-        found = _FORM.fullmatch(text)
-        if not found:
+        match = _FORM.fullmatch(text)
+        if not match:
             raise _malformed(text)
-        kind, argument = found["kind"].lower(), found["argument"] or None
+        kind, argument = match["kind"].lower(), match["argument"] or None
         if kind == "count" and argument in (None, "*", "1"):
             argument = None
         elif argument is None:
             raise _malformed(text)
         parts = [kind, re.sub(r"\W+", "_", argument or "").strip("_"), suffix]
-        return cls(kind, argument, found["name"] or "_".join(filter(None, parts)))
+        return cls(kind, argument, match["name"] or "_".join(filter(None, parts)))
 
 
 def _malformed(text: str) -> SettingsError:
     return SettingsError(
         "AGGREGATE_MALFORMED",
         f"an aggregate must be count, or one of {', '.join(KINDS)} of a column, not {text!r}.",
-        hint='write for example "count", "sum(amount)" or "distinct(country) as n".',
+        hint='write, for example, "count", "sum(amount)" or "distinct(country) as n".',
     )
 
 
 @dataclass(frozen=True)
-class Bound:
-    """An aggregate over the columns of given rows.
+class BoundAggregate:
+    """An aggregate that is bound to the columns of a DataFrame.
 
     Attributes:
         aggregate: The aggregate.
-        column: Its argument as the companion takes it: a whole number, a real or a hash.
-        whole: Whether it is a whole number.
+        column: Its argument, encoded for the companion: an integer, a double or a hash.
+        whole: Whether the argument is an integer.
     """
 
     aggregate: Aggregate
@@ -94,22 +94,22 @@ class Bound:
         whole = counts or (self.whole and self.aggregate.kind != "avg")
         return LongType() if whole else DoubleType()
 
-    def told(self, column: int) -> dict[str, Any]:
-        """Say to the companion what it is, and in which column its argument stands."""
+    def spec(self, column: int) -> dict[str, Any]:
+        """Return the companion's description; ``column`` is the index of the argument."""
         return {"kind": self.aggregate.kind, "column": column, "whole": self.whole}
 
 
-def bound(df: DataFrame, aggregate: Aggregate) -> Bound:
-    """Bind an aggregate to rows.
+def bind(df: DataFrame, aggregate: Aggregate) -> BoundAggregate:
+    """Bind an aggregate to the columns of a DataFrame.
 
     Raises:
-        SettingsError: Its argument is no column of them, or not a number.
+        SettingsError: Its argument is invalid or not a number.
     """
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as F
 
     if aggregate.argument is None:
-        return Bound(aggregate, F.lit(1).cast("long"), whole=True)
+        return BoundAggregate(aggregate, F.lit(1).cast("long"), whole=True)
     value = F.expr(aggregate.argument)
     try:
         kind = df.select(value.alias("value")).schema["value"].dataType.typeName()
@@ -120,40 +120,42 @@ def bound(df: DataFrame, aggregate: Aggregate) -> Bound:
             f"{', '.join(df.columns)}: {str(error).splitlines()[0]}",
         ) from None
     if aggregate.kind == "count":
-        return Bound(aggregate, F.when(value.isNotNull(), 1).cast("long"), whole=True)
+        return BoundAggregate(aggregate, F.when(value.isNotNull(), 1).cast("long"), whole=True)
     if aggregate.kind == "distinct":
-        return Bound(aggregate, F.when(value.isNotNull(), F.xxhash64(value)), whole=True)
+        return BoundAggregate(aggregate, F.when(value.isNotNull(), F.xxhash64(value)), whole=True)
     if kind not in WHOLE and not kind.startswith(REAL):
         raise SettingsError(
             "AGGREGATE_ARGUMENT",
-            f"{aggregate.kind}({aggregate.argument}) needs a number, and it is {kind}.",
+            f"{aggregate.kind}({aggregate.argument}) needs a number, and its argument is {kind}.",
         )
     whole = kind in WHOLE
-    return Bound(aggregate, value.cast("long" if whole else "double"), whole)
+    return BoundAggregate(aggregate, value.cast("long" if whole else "double"), whole)
 
 
-def bound_all(
+def bind_all(
     df: DataFrame, operator: str, aggregates: Sequence[str], taken: Iterable[str]
-) -> list[Bound]:
-    """Read aggregates and bind them to rows.
+) -> list[BoundAggregate]:
+    """Parse aggregates and bind them to the columns of a DataFrame.
 
     Raises:
-        SettingsError: One is malformed, or has the name of another column.
+        SettingsError: An aggregate is malformed, or its name is already used.
     """
     if isinstance(aggregates, str) or not aggregates:
         raise SettingsError(
             "AGGREGATE_MISSING", f"{operator} needs a list of aggregates, not {aggregates!r}."
         )
-    wanted = [Aggregate.read(text) for text in aggregates]
-    require_own_names(operator, taken, wanted)
-    return [bound(df, one) for one in wanted]
+    parsed = [Aggregate.read(text) for text in aggregates]
+    require_unique_names(operator, taken, parsed)
+    return [bind(df, aggregate) for aggregate in parsed]
 
 
-def require_own_names(operator: str, taken: Iterable[str], aggregates: Sequence[Aggregate]) -> None:
-    """Refuse two results, or a result and a column, of one name.
+def require_unique_names(
+    operator: str, taken: Iterable[str], aggregates: Sequence[Aggregate]
+) -> None:
+    """Check that the names of the results and the columns are unique.
 
     Raises:
-        SettingsError: There are such.
+        SettingsError: A name occurs twice.
     """
     seen = {name.lower() for name in taken}
     for aggregate in aggregates:
@@ -161,6 +163,6 @@ def require_own_names(operator: str, taken: Iterable[str], aggregates: Sequence[
             raise SettingsError(
                 "RESULT_NAMED_TWICE",
                 f"{operator} has more than one column {aggregate.name!r}.",
-                hint=f'give the result another name: "... as {aggregate.name}_2".',
+                hint=f'rename the result: "... as {aggregate.name}_2".',
             )
         seen.add(aggregate.name.lower())

@@ -1,11 +1,11 @@
-"""Each row once."""
+"""Deduplication with bounded state."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from eagre.jvm import gateway
-from eagre.operators.plan import ROW, Timed, key_names, positive_ms, put, quoted
+from eagre.operators.plan import ROW, TimedRows, apply_operator, key_names, positive_ms, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 def deduplicate(
     df: DataFrame, keys: Keys, within: str, *, event_time: str | None = None
 ) -> DataFrame:
-    """Drop rows whose key has passed already, no longer than a time before or after by event time.
+    """Drop rows whose key has already occurred within an interval of event time.
 
-    Unlike ``dropDuplicates`` its state has an end, and a duplicate may carry another event time
-    than the original. A row older than its key's newest by more than ``within`` is late: it is
-    dropped and counted.
+    Unlike ``dropDuplicates``, it has bounded state, and a duplicate may have a different event time
+    than the original. A row is late if it is older than its key's newest row by more than
+    ``within``: it is dropped and counted.
 
     >>> once = deduplicate(df, "id", within="10 minutes")  # doctest: +SKIP
 
     Args:
         df: The rows.
-        keys: The columns that tell rows apart.
-        within: How far apart two rows of a key may be to count as one.
-        event_time: The timestamp column; if not given the watermark's, else the record's time.
+        keys: The columns that identify a row.
+        within: The maximum distance in event time between a row and its duplicate.
+        event_time: The timestamp column. Default: the watermark's, or else the Kafka timestamp.
 
     Returns:
-        The rows that passed, unchanged.
+        The remaining rows, unchanged.
 
     Raises:
         SettingsError: A column is unknown, or there is no event time.
@@ -40,11 +40,12 @@ def deduplicate(
     from pyspark.sql.types import BinaryType, StructType
 
     names = key_names(df, keys, "deduplicate")
-    timed = Timed.of(df, event_time)
+    timed = TimedRows.of(df, event_time)
     length = positive_ms("deduplicate", "within", within)
     row = timed.packed(df.columns).alias(ROW)
     rows = df.select(*map(quoted, names), *timed.columns, row)
     spec = {"within": length * 1000, "keeps_ms": 2 * length}
-    made = put("deduplicate", rows, len(names), spec, StructType().add(ROW, BinaryType()))
-    whole = gateway.unpacked(df.sparkSession, F.col(ROW), df.schema.json())
-    return made.select(whole.alias(ROW)).select(f"{ROW}.*")
+    results = StructType().add(ROW, BinaryType())
+    unique = apply_operator("deduplicate", rows, len(names), spec, results)
+    unpacked = gateway.unpacked(df.sparkSession, F.col(ROW), df.schema.json())
+    return unique.select(unpacked.alias(ROW)).select(f"{ROW}.*")

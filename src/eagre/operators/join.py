@@ -1,4 +1,4 @@
-"""Two streams, joined by key and nearness in time."""
+"""Interval joins: two streams joined by key and event time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from eagre.jvm import gateway
 from eagre.operators.plan import (
     ROW,
     TIMES,
-    Timed,
+    TimedRows,
+    apply_operator,
     key_names,
-    own_columns,
-    put,
     quoted,
-    require_apart,
+    require_joinable,
+    value_columns,
 )
 from eagre.sources import SOURCE
 
@@ -40,36 +40,36 @@ def interval_join(  # noqa: PLR0913  (each has a default)
     grace: str | None = None,
     event_time: str | tuple[str, str] | None = None,
 ) -> DataFrame:
-    """Join the rows of two streams that have one key and are near in event time.
+    """Join the rows of two streams by key and distance in event time.
 
-    A pair is given as soon as its second row is there. With ``how="left"`` or ``"full"`` a row that
-    nothing was found for is given alone, with nulls, when nothing more can come: its key's event
-    time is past the interval and the grace, or, by the wall clock, both are over since it came,
-    also where no rows come at all.
+    A pair is emitted as soon as its second row arrives. With ``how="left"`` or ``"full"``, an
+    unmatched row is emitted with nulls when no match can arrive any more: either its key's event
+    time has passed the interval and the grace, or that much processing time has passed since the
+    row arrived. The latter also applies to an idle stream.
 
     >>> both = interval_join(orders, payments, "order", within="10 minutes")  # doctest: +SKIP
-    >>> late = interval_join(  # a payment up to 10 minutes after its order, and none before
+    >>> paid = interval_join(  # a payment at most 10 minutes after its order
     ...     orders, payments, "order", within=("0 s", "10 minutes"), how="left"
     ... )  # doctest: +SKIP
 
     Args:
-        left: The rows of one stream.
-        right: Those of another; of another topic, for real time reads none twice.
-        on: The columns of the key, in both. Other columns must not have the same name.
-        within: How far apart in time two rows may be; or how far before and how far after the left
-            one the right one may be.
+        left: The left stream.
+        right: The right stream, from a different topic: real time reads each topic once.
+        on: The key columns, in both streams. Other columns must have different names.
+        within: The maximum distance in event time between two rows; or a pair: how far before and
+            how far after the left row the right row may be.
         how: ``inner``, ``left`` or ``full``.
-        grace: How much older than its key's newest a row may be; if not given, the longer of the
-            watermarks' delays, or 10 seconds. One that is older is late: it is dropped and counted.
-        event_time: The timestamp column of both, or of each; if not given the watermark's, else the
-            record's time.
+        grace: How much older than its key's newest row a row may be. Default: the longer of the
+            watermarks' delays, or 10 seconds. An older row is late: it is dropped and counted.
+        event_time: The timestamp column of both streams, or a pair of columns. Default: the
+            watermark's, or else the Kafka timestamp.
 
     Returns:
-        The key, the columns of the left, those of the right, and the ``_source`` of the row that
-        came second, or was given alone.
+        The key, the left columns, the right columns, and the ``_source`` of the row that arrived
+        second, or of the unmatched row.
 
     Raises:
-        SettingsError: A column is unknown or in both, or there is no event time.
+        SettingsError: A column is unknown or in both streams, or there is no event time.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import BinaryType, IntegerType
@@ -78,9 +78,9 @@ def interval_join(  # noqa: PLR0913  (each has a default)
         raise SettingsError("HOW_UNKNOWN", f"how must be inner, left or full, not {how!r}.")
     names = key_names(left, on, "interval_join")
     key_names(right, names, "interval_join")
-    require_apart("interval_join", left, right, names)
+    require_joinable("interval_join", left, right, names)
     times = (event_time, event_time) if isinstance(event_time, str | None) else event_time
-    sides = Timed.of(left, times[0]), Timed.of(right, times[1])
+    sides = TimedRows.of(left, times[0]), TimedRows.of(right, times[1])
     before, after = (within, within) if isinstance(within, str) else within
     spec = {
         "side": len(names) + len(TIMES),
@@ -93,20 +93,22 @@ def interval_join(  # noqa: PLR0913  (each has a default)
     rows = _side(sides[0], names, 0).union(_side(sides[1], names, 1))
     results = sides[0].schema(names).add(LEFT, BinaryType()).add(RIGHT, BinaryType())
     results.add(SIDE, IntegerType())
-    made = put("interval_join", rows, len(names), spec, results, tick=how != "inner")
-    made = made.withColumns({LEFT: _unpacked(sides[0], LEFT), RIGHT: _unpacked(sides[1], RIGHT)})
+    joined = apply_operator("interval_join", rows, len(names), spec, results, tick=how != "inner")
+    joined = joined.withColumns(
+        {LEFT: _unpacked(sides[0], LEFT), RIGHT: _unpacked(sides[1], RIGHT)}
+    )
     columns: list[Column] = [
         *(F.col(quoted(name)) for name in names),
-        *(F.col(f"{LEFT}.{quoted(name)}") for name in own_columns(left, names)),
-        *(F.col(f"{RIGHT}.{quoted(name)}") for name in own_columns(right, names)),
+        *(F.col(f"{LEFT}.{quoted(name)}") for name in value_columns(left, names)),
+        *(F.col(f"{RIGHT}.{quoted(name)}") for name in value_columns(right, names)),
     ]
     if all(SOURCE in df.columns for df in (left, right)):
         second = F.when(F.col(SIDE) == 0, F.col(f"{LEFT}.{SOURCE}"))
         columns.append(second.otherwise(F.col(f"{RIGHT}.{SOURCE}")).alias(SOURCE))
-    return made.select(*columns)
+    return joined.select(*columns)
 
 
-def _side(timed: Timed, names: list[str], number: int) -> DataFrame:
+def _side(timed: TimedRows, names: list[str], number: int) -> DataFrame:
     from pyspark.sql import functions as F
 
     side = F.lit(number).alias(SIDE)
@@ -114,7 +116,7 @@ def _side(timed: Timed, names: list[str], number: int) -> DataFrame:
     return timed.df.select(*map(quoted, names), *timed.columns, side, row)
 
 
-def _unpacked(timed: Timed, column: str) -> Column:
+def _unpacked(timed: TimedRows, column: str) -> Column:
     from pyspark.sql import functions as F
 
     kind: StructType = timed.schema(timed.df.columns)

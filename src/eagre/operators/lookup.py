@@ -1,4 +1,4 @@
-"""Rows with what a table says of them, where the table is a stream of its changes."""
+"""Lookups in a table that is read as a stream of its changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Literal, get_args
 from eagre.config import interval_ms
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
-from eagre.operators.plan import AT, ROW, TIMES, Timed, key_names, put, quoted, require_apart
+from eagre.operators.plan import (
+    AT,
+    ROW,
+    TIMES,
+    TimedRows,
+    apply_operator,
+    key_names,
+    quoted,
+    require_joinable,
+)
 from eagre.sources import SOURCE
 
 if TYPE_CHECKING:
@@ -19,7 +28,7 @@ AsOf = Literal["now", "event-time"]
 
 VALUE = "_value"
 FOREVER_MS = 1 << 51
-"""Longer than the companion's for ever."""
+"""Longer than the companion's limit for state that never expires."""
 
 
 def lookup(  # noqa: PLR0913  (each has a default)
@@ -35,7 +44,7 @@ def lookup(  # noqa: PLR0913  (each has a default)
     ttl: str | None = None,
     event_time: str | tuple[str, str] | None = None,
 ) -> DataFrame:
-    """Add the columns of a table to each row, where the table is read from a compacted topic.
+    """Add the columns of a table to each row; the table is read from a compacted topic.
 
     >>> @eg.pipeline(source=[bids, profiles], sink=answers)  # doctest: +SKIP
     ... def answer(bids, profiles):
@@ -43,27 +52,27 @@ def lookup(  # noqa: PLR0913  (each has a default)
 
     Args:
         df: The rows.
-        table: The changes of the table: the newest row of a key replaces those before.
-        on: The columns of the key, in both. Other columns must not have the same name.
-        as_of: ``now`` takes the key's newest row; ``event-time`` the one that was valid at the
-            row's time: the newest that is not younger.
-        how: ``left`` gives rows without a match with nulls, ``inner`` leaves them out.
-        deleted: An SQL condition over the table's columns: such a row takes its key away.
-        wait: How long a row waits for its key to come into the table, by the wall clock: at a first
-            start both topics are read at once.
-        history: For ``event-time``, how much older than its key's newest a row may be. One that is
-            older is late: it is given without a match and counted; such a change is left out. A
-            deletion is remembered for as long, and an older change does not undo it.
-        ttl: How long after its last change or use a key is kept; for ever if not given, so that the
-            state is as large as the table.
-        event_time: The timestamp column of both, or of each; if not given the watermark's, else the
-            record's time.
+        table: The changes of the table: the newest row of a key replaces older ones.
+        on: The key columns, in both streams. Other columns must have different names.
+        as_of: ``now`` takes the key's newest row; ``event-time`` takes the row that was valid at
+            the event time: the newest one that is not later.
+        how: ``left`` emits unmatched rows with nulls, ``inner`` drops them.
+        deleted: An SQL condition over the table's columns: a matching row deletes its key.
+        wait: How long, in processing time, a row waits for its key to appear in the table: at the
+            first start both topics are read concurrently.
+        history: For ``event-time``, how much older than its key's newest row a row may be. An older
+            row is late: it is emitted without a match and counted. An older change is ignored. A
+            deletion is remembered for the same time, and an older change does not undo it.
+        ttl: How long a key is retained after its last change or use. Default: forever; the state
+            is then as large as the table.
+        event_time: The timestamp column of both streams, or a pair of columns. Default: the
+            watermark's, or else the Kafka timestamp.
 
     Returns:
         The rows with the table's columns added.
 
     Raises:
-        SettingsError: A column is unknown or in both, or there is no event time.
+        SettingsError: A column is unknown or in both streams, or there is no event time.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import BinaryType, StructType
@@ -71,21 +80,22 @@ def lookup(  # noqa: PLR0913  (each has a default)
     if as_of not in get_args(AsOf) or how not in ("left", "inner"):
         raise SettingsError(
             "LOOKUP_KIND",
-            f"a lookup is as of now or event-time, and left or inner, not {as_of!r} and {how!r}.",
+            f"as_of must be now or event-time, and how must be left or inner, not {as_of!r} and "
+            f"{how!r}.",
         )
     names = key_names(df, on, "lookup")
     key_names(table, names, "lookup")
-    require_apart("lookup", df, table, names)
+    require_joinable("lookup", df, table, names)
     times = (event_time, event_time) if isinstance(event_time, str | None) else event_time
-    timed = Timed.of if as_of == "event-time" else Timed
+    timed = TimedRows.of if as_of == "event-time" else TimedRows
     rows, changes = timed(df, times[0]), timed(table, times[1])
     never = F.lit(0) == 1
-    gone = F.coalesce(F.expr(deleted), never) if deleted else never
+    is_deleted = F.coalesce(F.expr(deleted), never) if deleted else never
     versioned = as_of == "event-time"
-    sides = (rows, never), (changes, gone)
-    stream, changed = (
-        _side(side, names, number, mark, versioned=versioned)
-        for number, (side, mark) in enumerate(sides)
+    sides = (rows, never), (changes, is_deleted)
+    left, right = (
+        _side(side, names, number, deletion, versioned=versioned)
+        for number, (side, deletion) in enumerate(sides)
     )
     spec = {
         "side": len(names) + len(TIMES),
@@ -96,25 +106,25 @@ def lookup(  # noqa: PLR0913  (each has a default)
         "keeps_ms": FOREVER_MS if ttl is None else interval_ms(ttl) + interval_ms(wait),
     }
     results = StructType().add(ROW, BinaryType()).add(VALUE, BinaryType())
-    made = put(
-        "lookup", stream.union(changed), len(names), spec, results, tick=spec["waits_ms"] > 0
+    matched = apply_operator(
+        "lookup", left.union(right), len(names), spec, results, tick=spec["waits_ms"] > 0
     )
     spark = df.sparkSession
-    made = made.select(
+    matched = matched.select(
         gateway.unpacked(spark, F.col(ROW), df.schema.json()).alias(ROW),
         gateway.unpacked(spark, F.col(VALUE), table.schema.json()).alias(VALUE),
     )
     added = [name for name in table.columns if name not in (*names, SOURCE)]
-    return made.select(f"{ROW}.*", *(f"{VALUE}.{quoted(name)}" for name in added))
+    return matched.select(f"{ROW}.*", *(f"{VALUE}.{quoted(name)}" for name in added))
 
 
 def _side(
-    timed: Timed, names: list[str], number: int, gone: Column, *, versioned: bool
+    timed: TimedRows, names: list[str], number: int, deletion: Column, *, versioned: bool
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
-    own = [F.lit(number).alias("_side"), gone.alias("_gone")]
+    flags = [F.lit(number).alias("_side"), deletion.alias("_gone")]
     row = timed.packed(timed.df.columns).alias(ROW)
     at, *record = timed.columns
     times = [at if versioned else F.lit(0).cast("long").alias(AT), *record]
-    return timed.df.select(*map(quoted, names), *times, *own, row)
+    return timed.df.select(*map(quoted, names), *times, *flags, row)

@@ -1,4 +1,4 @@
-"""What the operators share: event time, keys, and the plan around the companion's processors."""
+"""Common parts of the operators: event time, keys, and the call to the companion."""
 
 from __future__ import annotations
 
@@ -23,45 +23,45 @@ if TYPE_CHECKING:
 AT, WRITTEN, STREAM, OFFSET, ROW = "_at", "_written", "_stream", "_offset", "_row"
 
 TIMES = (AT, WRITTEN, STREAM, OFFSET)
-"""The columns that stand behind the key's."""
+"""The columns that follow the key columns."""
 
 GRACE = "10 seconds"
-"""How late a row may be where neither the operator nor a watermark says it."""
+"""How late a row may be, unless the operator or a watermark sets it."""
 
 TICK_MS = 50
-"""How often a partition without rows looks at its timers: how late a timer may be."""
+"""How often an idle partition checks its timers: the maximum delay of a timer."""
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedRows:
     """Rows with their event time.
 
     Attributes:
         df: The rows.
-        event_time: The column that their time is in; their record's time if not given.
+        event_time: The event time column; None for the Kafka timestamp.
     """
 
     df: DataFrame
     event_time: str | None
 
     @classmethod
-    def of(cls, df: DataFrame, event_time: str | None) -> Timed:
-        """Find the event time: the one named, the watermark's, or the record's.
+    def of(cls, df: DataFrame, event_time: str | None) -> TimedRows:
+        """Choose the event time: the named column, the watermark's, or the Kafka timestamp.
 
         Raises:
             SettingsError: There is none.
         """
-        marked = [field.name for field in df.schema if WATERMARK in (field.metadata or {})]
-        found = event_time or next(iter(marked), None)
-        if found is None and SOURCE not in df.columns:
+        watermarks = [field.name for field in df.schema if WATERMARK in (field.metadata or {})]
+        column = event_time or next(iter(watermarks), None)
+        if column is None and SOURCE not in df.columns:
             raise SettingsError(
                 "EVENT_TIME_MISSING",
-                f"the rows have no event time: no watermark, and no column {SOURCE}.",
+                f"the rows have no event time: neither a watermark nor the column {SOURCE}.",
                 hint="name a timestamp column: event_time='at'.",
             )
-        if found is not None:
-            _require_timestamp(df, found)
-        return cls(df, found)
+        if column is not None:
+            _require_timestamp(df, column)
+        return cls(df, column)
 
     @property
     def time(self) -> Column:
@@ -72,21 +72,21 @@ class Timed:
 
     @property
     def columns(self) -> list[Column]:
-        """Event time in microseconds, and the record: its time in milliseconds, and its place."""
+        """Event time in microseconds; the record's timestamp in milliseconds, and its position."""
         from pyspark.sql import functions as F
 
-        known = SOURCE in self.df.columns
-        nothing = F.lit(None).cast("long")
+        has_source = SOURCE in self.df.columns
+        null = F.lit(None).cast("long")
         record = [
-            F.unix_millis(f"{SOURCE}.timestamp") if known else nothing,
-            F.xxhash64(f"{SOURCE}.topic", f"{SOURCE}.partition") if known else nothing,
-            F.col(f"{SOURCE}.offset").cast("long") if known else nothing,
+            F.unix_millis(f"{SOURCE}.timestamp") if has_source else null,
+            F.xxhash64(f"{SOURCE}.topic", f"{SOURCE}.partition") if has_source else null,
+            F.col(f"{SOURCE}.offset").cast("long") if has_source else null,
         ]
         values = [F.unix_micros(self.time.cast("timestamp")), *record]
         return [value.alias(name) for value, name in zip(values, TIMES, strict=True)]
 
     def grace_ms(self, grace: str | None) -> int:
-        """How late a row may be: as stated, by the watermark, or the default."""
+        """Return how late a row may be: the argument, the watermark's delay, or the default."""
         if grace is not None:
             return interval_ms(grace)
         if self.event_time:
@@ -96,28 +96,28 @@ class Timed:
         return interval_ms(GRACE)
 
     def packed(self, names: Sequence[str]) -> Column:
-        """Give columns of the rows as bytes."""
+        """Return columns of the rows, packed into bytes."""
         from pyspark.sql import functions as F
 
         struct = F.struct(*(F.col(quoted(name)) for name in names))
         return gateway.packed(self.df.sparkSession, struct, self.schema(names).json())
 
-    def origin(self, keys: Sequence[str]) -> list[str]:
-        """The columns to carry for results that are no rows: the origin; a key where it is not."""
+    def provenance(self, keys: Sequence[str]) -> list[str]:
+        """Return the columns that computed results carry: ``_source``, or else the key."""
         return [SOURCE] if SOURCE in self.df.columns else list(keys)
 
-    def with_provenance(self, made: DataFrame, keys: Sequence[str], *columns: str) -> DataFrame:
-        """Give results with the origin that they carry, where there is one."""
+    def with_provenance(self, results: DataFrame, keys: Sequence[str], *columns: str) -> DataFrame:
+        """Return results with their provenance, if they carry it."""
         from pyspark.sql import functions as F
 
         if SOURCE not in self.df.columns:
-            return made.select(*columns)
-        kind = self.schema(self.origin(keys)).json()
+            return results.select(*columns)
+        kind = self.schema(self.provenance(keys)).json()
         carried = gateway.unpacked(self.df.sparkSession, F.col(ROW), kind)
-        return made.withColumn(ROW, carried).select(*columns, f"{ROW}.{SOURCE}")
+        return results.withColumn(ROW, carried).select(*columns, f"{ROW}.{SOURCE}")
 
     def schema(self, names: Sequence[str]) -> StructType:
-        """Give the types of columns."""
+        """Return the schema of columns."""
         from pyspark.sql.types import StructType
 
         return StructType([self.df.schema[name] for name in names])
@@ -139,7 +139,7 @@ def _require_timestamp(df: DataFrame, name: str) -> None:
 
 
 def quoted(name: str) -> str:
-    """Give a name as Spark takes it whatever it holds.
+    """Quote a column name for Spark.
 
     >>> quoted("a.b")
     '`a.b`'
@@ -147,11 +147,11 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def key_names(df: DataFrame, keys: Keys, operator: str, *own: str) -> list[str]:
-    """Give the key's columns; the operator's own results have other names.
+def key_names(df: DataFrame, keys: Keys, operator: str, *reserved: str) -> list[str]:
+    """Return the key columns, and check that they differ from the operator's results.
 
     Raises:
-        SettingsError: There are none, not in the rows, or they have the name of a result.
+        SettingsError: There are none, one is unknown, or one has the name of a result.
     """
     names = [keys] if isinstance(keys, str) else list(keys)
     unknown = [name for name in names if name not in df.columns]
@@ -161,47 +161,49 @@ def key_names(df: DataFrame, keys: Keys, operator: str, *own: str) -> list[str]:
             f"the keys of {operator} must be among the columns {', '.join(df.columns)}; "
             f"it got {', '.join(map(repr, unknown)) or 'none'}.",
         )
-    taken = [name for name in names if name in own]
+    taken = [name for name in names if name in reserved]
     if taken:
         raise SettingsError(
             "RESULT_NAMED_TWICE",
-            f"{operator} has a result {taken[0]!r}, and so is a key called.",
+            f"{operator} uses the name {taken[0]!r} for a key and for a result.",
             hint=f'rename the key: df.withColumnRenamed("{taken[0]}", "the_{taken[0]}").',
         )
     return names
 
 
 def positive_ms(operator: str, name: str, interval: str) -> int:
-    """Read an interval that must be longer than nothing.
+    """Parse an interval that must be positive.
 
     Raises:
-        SettingsError: It is not.
+        SettingsError: The interval is zero.
     """
     length = interval_ms(interval)
     if length <= 0:
         raise SettingsError(
-            "INTERVAL_EMPTY", f"{name} of {operator} must be longer than nothing, not {interval!r}."
+            "INTERVAL_EMPTY", f"{name} of {operator} must be longer than zero, not {interval!r}."
         )
     return length
 
 
-def own_columns(df: DataFrame, names: Sequence[str]) -> list[str]:
-    """The columns that are neither key nor origin."""
+def value_columns(df: DataFrame, names: Sequence[str]) -> list[str]:
+    """Return the columns that are neither key nor provenance."""
     return [name for name in df.columns if name not in (*names, SOURCE)]
 
 
-def require_apart(operator: str, left: DataFrame, right: DataFrame, names: Sequence[str]) -> None:
-    """Refuse two sides with a column of one name, keys of two types, or state before their union.
+def require_joinable(
+    operator: str, left: DataFrame, right: DataFrame, names: Sequence[str]
+) -> None:
+    """Check that two streams can be joined.
 
     Raises:
-        SettingsError: It is so.
+        SettingsError: They have a column in common, their key types differ, or one has state.
     """
-    mine = {name.lower() for name in own_columns(left, names)}
-    both = [name for name in own_columns(right, names) if name.lower() in mine]
+    left_names = {name.lower() for name in value_columns(left, names)}
+    both = [name for name in value_columns(right, names) if name.lower() in left_names]
     if both:
         raise SettingsError(
             "COLUMN_IN_BOTH",
-            f"both sides of {operator} have a column {', '.join(map(repr, both))}.",
+            f"both sides of {operator} have the column {', '.join(map(repr, both))}.",
             hint=f'rename it on one side: right.withColumnRenamed("{both[0]}", "other_{both[0]}").',
         )
     for name in names:
@@ -216,14 +218,15 @@ def require_apart(operator: str, left: DataFrame, right: DataFrame, names: Seque
     if before:
         raise SettingsError(
             "STATE_BEFORE_UNION",
-            f"{operator} unites two streams, and one of them comes from {before[0]}; Spark allows "
-            "no state before a union.",
-            hint=f"put {operator} first, or a topic between two pipelines.",
+            f"{operator} contains a union, and one of its streams comes from {before[0]}; Spark "
+            "supports no stateful operator before a union.",
+            hint=f"put {operator} first, or split the query into two pipelines with a topic "
+            "between them.",
         )
 
 
 def window_of(start: str, length_us: int | None = None, end: str | None = None) -> Column:
-    """Give a window as Spark has it, from its bounds in microseconds."""
+    """Return a window struct like Spark's, from its bounds in microseconds."""
     from pyspark.sql import functions as F
 
     last = F.col(end) if end else F.col(start) + F.lit(length_us)
@@ -238,13 +241,14 @@ def _require_single_results(operator: str, rows: DataFrame) -> None:
             name = part.removesuffix(":updates")
             raise SettingsError(
                 "STATE_AFTER_UPDATES",
-                f"{name} gives a result anew with each change, and {operator} behind it would "
+                f"{name} emits a result again with each change, and {operator} after it would "
                 "count each version.",
-                hint='take emit="final" where there is one, or put a topic between two pipelines.',
+                hint='use emit="final" if available, or split the query into two pipelines with a '
+                "topic between them.",
             )
 
 
-def put(
+def apply_operator(
     operator: str,
     rows: DataFrame,
     keys: int,
@@ -253,12 +257,12 @@ def put(
     *,
     tick: bool = False,
 ) -> DataFrame:
-    """Put an operator over rows: the key's columns first, its own, and one that is never null."""
+    """Apply an operator to rows: first the key columns, then its arguments, then the packed row."""
     _require_single_results(operator, rows)
-    told = {
+    full_spec = {
         **spec,
         "operator": operator,
         "pipeline": pipeline_context().pipeline,
         "tick_ms": TICK_MS if tick else 0,
     }
-    return gateway.operator(rows, operator, keys, json.dumps(told), results.json())
+    return gateway.operator(rows, operator, keys, json.dumps(full_spec), results.json())

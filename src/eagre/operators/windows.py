@@ -1,12 +1,20 @@
-"""Aggregates over sessions, and over windows of a fixed length that say when they are final."""
+"""Aggregates over session windows, and over fixed windows with final results."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, get_args
 
 from eagre.errors import SettingsError
-from eagre.operators.aggregates import bound_all
-from eagre.operators.plan import ROW, TIMES, Timed, key_names, positive_ms, put, quoted
+from eagre.operators.aggregates import bind_all
+from eagre.operators.plan import (
+    ROW,
+    TIMES,
+    TimedRows,
+    apply_operator,
+    key_names,
+    positive_ms,
+    quoted,
+)
 from eagre.operators.plan import window_of as _window
 
 if TYPE_CHECKING:
@@ -15,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eagre.operators.aggregates import Bound
+    from eagre.operators.aggregates import BoundAggregate
     from eagre.operators.plan import Keys
 
 Emit = Literal["update", "final"]
@@ -33,13 +41,13 @@ def session_windows(  # noqa: PLR0913  (each has a default)
     grace: str | None = None,
     event_time: str | None = None,
 ) -> DataFrame:
-    """Aggregate the rows of a key that follow one another within a gap.
+    """Aggregate the rows of a key in sessions that a gap separates.
 
-    Sessions are those of Spark's ``session_window``. Each row gives its session as it then is,
-    with the status ``open``; a session that another one took in is given once more, as ``merged``
-    and without results; and each is given as ``final`` when it is over: its key's event time is
-    past its end by more than the grace, or, by the wall clock, nothing came for the gap and the
-    grace, also where no rows come at all.
+    Sessions are the same as those of Spark's ``session_window``. Each row emits the current state
+    of its session, with the status ``open``. When two sessions merge, the absorbed one is emitted
+    again, as ``merged`` and without results. Each session is emitted as ``final`` when it is over:
+    either its key's event time has passed its end by more than the grace, or no row has arrived for
+    the gap and the grace in processing time. The latter also applies to an idle stream.
 
     >>> visits = session_windows(clicks, "user", "30 minutes", ["count"])  # doctest: +SKIP
     >>> visits.columns  # doctest: +SKIP
@@ -47,32 +55,34 @@ def session_windows(  # noqa: PLR0913  (each has a default)
 
     Args:
         df: The rows.
-        keys: The columns of the key.
-        gap: How far apart two rows of a session may be.
-        aggregates: What to compute, as for ``rolling``.
-        emit: ``update``, as described, or ``final`` for the final ones only.
-        grace: How late a row may be; if not given, the watermark's delay, or 10 seconds. One that
-            belongs to a session that is over is late: it is dropped and counted.
-        event_time: The timestamp column; if not given the watermark's, else the record's time.
+        keys: The key columns.
+        gap: The maximum distance in event time between two rows of a session.
+        aggregates: The aggregates, as for ``rolling``.
+        emit: ``update``, as described, or ``final`` for final results only.
+        grace: How late a row may be. Default: the watermark's delay, or 10 seconds. A row whose
+            session is closed is late: it is dropped and counted.
+        event_time: The timestamp column. Default: the watermark's, or else the Kafka timestamp.
 
     Returns:
         The key, ``session`` with its start and end, the results, and ``status``.
 
     Raises:
-        SettingsError: A column is unknown, or an aggregate malformed.
+        SettingsError: A column is unknown, or an aggregate is malformed.
     """
     _require_emit("session_windows", emit)
     names = key_names(df, keys, "session_windows", "session", "status")
-    given = bound_all(df, "session_windows", aggregates, [*names, "session", "status"])
-    timed = Timed.of(df, event_time)
+    bound = bind_all(df, "session_windows", aggregates, [*names, "session", "status"])
+    timed = TimedRows.of(df, event_time)
     spec = {
         "gap": positive_ms("session_windows", "gap", gap) * 1000,
         "grace": timed.grace_ms(grace) * 1000,
         "updates": emit == "update",
     }
-    made = _put("session_windows", timed, names, given, spec, [START, END], status=True, tick=True)
-    made = made.withColumn("session", _window(START, end=END))
-    return timed.with_provenance(made, names, *_columns(names, "session", given), "status")
+    sessions = _aggregate(
+        "session_windows", timed, names, bound, spec, [START, END], status=True, tick=True
+    )
+    sessions = sessions.withColumn("session", _window(START, end=END))
+    return timed.with_provenance(sessions, names, *_columns(names, "session", bound), "status")
 
 
 def windows(  # noqa: PLR0913  (each has a default)
@@ -88,9 +98,10 @@ def windows(  # noqa: PLR0913  (each has a default)
 ) -> DataFrame:
     """Aggregate the rows of a key in windows of a fixed length.
 
-    The windows are those of Spark's ``F.window``. With ``emit="final"`` each is given once, when it
-    is over: its key's event time is past its end by more than the grace, or what was left of it and
-    the grace are over by the wall clock, also where no rows come at all.
+    The windows are the same as those of Spark's ``F.window``. With ``emit="final"`` each window is
+    emitted once, when it is over: either its key's event time has passed its end by more than the
+    grace, or the rest of the window and the grace have passed in processing time. The latter also
+    applies to an idle stream.
 
     >>> totals = windows(
     ...     payments, "card", "1 minute", ["sum(amount) as spent"], emit="final"
@@ -100,30 +111,31 @@ def windows(  # noqa: PLR0913  (each has a default)
 
     Args:
         df: The rows.
-        keys: The columns of the key.
-        window: Its length.
-        aggregates: What to compute, as for ``rolling``.
-        emit: ``update`` gives a window with each of its rows, ``final`` once.
-        slide: How long after one window the next begins; its length if not given.
-        grace: How late a row may be; if not given, the watermark's delay, or 10 seconds. One whose
-            windows are over is late: it is dropped and counted.
-        event_time: The timestamp column; if not given the watermark's, else the record's time.
+        keys: The key columns.
+        window: The length of a window.
+        aggregates: The aggregates, as for ``rolling``.
+        emit: ``update`` emits a window with each of its rows, ``final`` emits it once.
+        slide: The interval between the starts of two windows. Default: the length of the window.
+        grace: How late a row may be. Default: the watermark's delay, or 10 seconds. A row whose
+            windows are closed is late: it is dropped and counted.
+        event_time: The timestamp column. Default: the watermark's, or else the Kafka timestamp.
 
     Returns:
         The key, ``window`` with its start and end, and the results.
 
     Raises:
-        SettingsError: A column is unknown, or an aggregate malformed.
+        SettingsError: A column is unknown, or an aggregate is malformed.
     """
     _require_emit("windows", emit)
     names = key_names(df, keys, "windows", "window")
-    given = bound_all(df, "windows", aggregates, [*names, "window"])
-    timed = Timed.of(df, event_time)
+    bound = bind_all(df, "windows", aggregates, [*names, "window"])
+    timed = TimedRows.of(df, event_time)
     length = positive_ms("windows", "window", window) * 1000
     every = positive_ms("windows", "slide", slide or window) * 1000
     if every > length:
         raise SettingsError(
-            "SLIDE_TOO_LONG", f"windows of {window} cannot begin only each {slide}: rows between."
+            "SLIDE_TOO_LONG",
+            f"the slide of windows must not be longer than the window: {slide} and {window}.",
         )
     spec = {
         "window": length,
@@ -131,9 +143,9 @@ def windows(  # noqa: PLR0913  (each has a default)
         "grace": timed.grace_ms(grace) * 1000,
         "updates": emit == "update",
     }
-    made = _put("windows", timed, names, given, spec, [START], tick=emit == "final")
-    made = made.withColumn("window", _window(START, length))
-    return timed.with_provenance(made, names, *_columns(names, "window", given))
+    results = _aggregate("windows", timed, names, bound, spec, [START], tick=emit == "final")
+    results = results.withColumn("window", _window(START, length))
+    return timed.with_provenance(results, names, *_columns(names, "window", bound))
 
 
 def _require_emit(operator: str, emit: str) -> None:
@@ -143,15 +155,15 @@ def _require_emit(operator: str, emit: str) -> None:
         )
 
 
-def _columns(names: Sequence[str], window: str, given: Sequence[Bound]) -> list[str]:
-    return [*map(quoted, names), window, *(quoted(one.aggregate.name) for one in given)]
+def _columns(names: Sequence[str], window: str, aggregates: Sequence[BoundAggregate]) -> list[str]:
+    return [*map(quoted, names), window, *(quoted(bound.aggregate.name) for bound in aggregates)]
 
 
-def _put(  # noqa: PLR0913  (what both kinds of window are made of)
+def _aggregate(  # noqa: PLR0913  (the parts of both kinds of window)
     operator: str,
-    timed: Timed,
+    timed: TimedRows,
     names: Sequence[str],
-    given: Sequence[Bound],
+    aggregates: Sequence[BoundAggregate],
     spec: Mapping[str, Any],
     bounds: Sequence[str],
     *,
@@ -160,17 +172,19 @@ def _put(  # noqa: PLR0913  (what both kinds of window are made of)
 ) -> DataFrame:
     from pyspark.sql.types import BinaryType, LongType, StringType
 
-    before = len(names) + len(TIMES)
-    told = [one.told(before + place) for place, one in enumerate(given)]
-    arguments = [one.column.alias(f"_{place}") for place, one in enumerate(given)]
-    row = timed.packed(timed.origin(names)).alias(ROW)
+    first = len(names) + len(TIMES)
+    specs = [bound.spec(first + index) for index, bound in enumerate(aggregates)]
+    arguments = [bound.column.alias(f"_{index}") for index, bound in enumerate(aggregates)]
+    row = timed.packed(timed.provenance(names)).alias(ROW)
     rows = timed.df.select(*map(quoted, names), *timed.columns, *arguments, row)
     results = timed.schema(names)
-    for bound in bounds:
-        results.add(bound, LongType())
-    for one in given:
-        results.add(one.aggregate.name, one.result)
+    for name in bounds:
+        results.add(name, LongType())
+    for bound in aggregates:
+        results.add(bound.aggregate.name, bound.result)
     if status:
         results.add("status", StringType())
     results.add(ROW, BinaryType())
-    return put(operator, rows, len(names), {**spec, "aggregates": told}, results, tick=tick)
+    return apply_operator(
+        operator, rows, len(names), {**spec, "aggregates": specs}, results, tick=tick
+    )

@@ -1,4 +1,4 @@
-"""Know before the first record: check, size, advise."""
+"""Checks before the first record: check, size, advise."""
 
 from eagre.preflight.check import Report, check
 from eagre.preflight.finding import Finding, explained, known_rules

@@ -1,4 +1,4 @@
-"""The check of one query: gather the facts, ask every rule."""
+"""The check of one query: gather the facts, apply every rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eagre.config import interval_ms, project_dir
 from eagre.errors import EagreError, SettingsError
 from eagre.jvm import gateway
 from eagre.pipeline import DEFAULT_EVERY, Pipeline
-from eagre.preflight.facts import Facts, TopicFacts, see_checkpoint, see_topics
+from eagre.preflight.facts import Facts, TopicFacts, read_checkpoint, read_topics
 from eagre.preflight.finding import LEVELS, Finding, known_rules
 from eagre.preflight.plan import lines, plan
 from eagre.preflight.sample import skew
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 NO_BROKERS = "127.0.0.1:9092"
-"""What a source is planned with when its cluster is not known; it is never asked."""
+"""A placeholder to plan a source with when its cluster is unknown; nothing connects to it."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
         name: The pipeline or query.
-        mode: The mode it was checked for.
-        findings: Errors first.
-        terms: The slots it needs, stage by stage; None if a topic was not seen.
-        shuffles: The partitions of each shuffle.
+        mode: The mode that was checked.
+        findings: The findings, errors first.
+        terms: The slots of each stage; None if a topic is unknown.
+        shuffles: The number of partitions of each shuffle.
         slots: The slots of the session; None on a cluster.
-        unseen: What could not be seen, in words.
+        unseen: What the check could not inspect, as sentences.
     """
 
     name: str
@@ -55,25 +55,25 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether the query may start: no finding is an error."""
+        """Whether the query can start: no finding is an error."""
         return not self.errors
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """The findings for which it may not."""
+        """The findings that prevent a start."""
         return tuple(finding for finding in self.findings if finding.level == "error")
 
     def ids(self, *levels: str) -> set[str]:
-        """The names of the findings of some levels, or of all."""
+        """The ids of the findings of these levels, or of all levels."""
         return {f.id for f in self.findings if not levels or f.level in levels}
 
     @property
     def fixes(self) -> dict[str, str]:
-        """The Spark settings that mend what settings can mend."""
+        """The Spark settings that fix findings."""
         return {key: value for finding in self.findings for key, value in finding.settings.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it; ``docs/reference/check.md`` describes the fields."""
+        """Return it as a JSON object; ``docs/reference/check.md`` describes the fields."""
         return {
             "name": self.name,
             "mode": self.mode,
@@ -98,22 +98,22 @@ def check(  # noqa: PLR0913  (one option of `eagre check` each)
     checkpoint: str | None = None,
     sample: bool = False,
 ) -> Report:
-    """Check a pipeline, or a prepared write up to and without ``start``, before any data flows.
+    """Check a pipeline, or a prepared ``df.writeStream...`` without ``start``, before data flows.
 
-    Nothing is read from a topic, unless a sample is asked for, and nothing is written.
+    A check writes nothing. It reads records only with ``sample=True``.
 
     >>> report = check(score, brokers="127.0.0.1:9092")  # doctest: +SKIP
     >>> report.ok, [finding.id for finding in report.findings]  # doctest: +SKIP
     (True, [])
 
     Args:
-        what: A pipeline, or what ``df.writeStream...`` gives.
-        spark: The session; a pipeline is checked in the active one, or in a new ``eg.session()``.
-        brokers: The cluster of a pipeline that names none.
-        mode: The mode of a pipeline; a write has its trigger.
-        every: The epoch or trigger of a pipeline.
-        checkpoint: The checkpoint of a pipeline, to check what is in it.
-        sample: Read a few of the newest records, to look for hot keys.
+        what: A pipeline, or a ``DataStreamWriter``.
+        spark: The session. Default for a pipeline: the active one, or a new ``eg.session()``.
+        brokers: The cluster of a pipeline that does not name one.
+        mode: The mode of a pipeline; a ``DataStreamWriter`` has its trigger.
+        every: The epoch or trigger interval of a pipeline.
+        checkpoint: The checkpoint of a pipeline, to check its contents.
+        sample: Read some of the newest records to detect hot keys.
     """
     if isinstance(what, Pipeline):
         return _check_pipeline(what, _session(spark), brokers, mode, every, checkpoint, sample)
@@ -122,7 +122,7 @@ def check(  # noqa: PLR0913  (one option of `eagre check` each)
         raise SettingsError(
             "NOTHING_TO_CHECK",
             f"eg.check takes a pipeline or df.writeStream..., not {type(what).__name__}.",
-            hint="leave out .start(): a query is checked before it runs.",
+            hint="omit .start(): the check runs before the query starts.",
         )
     return _check_write(what, sample=sample)
 
@@ -144,14 +144,14 @@ def _check_pipeline(  # noqa: PLR0913, PLR0917
     checkpoint: str | None,
     sample: bool,  # noqa: FBT001
 ) -> Report:
-    at = checkpoint or str(project_dir() / "checkpoints" / pipeline.name)
-    unknown = NO_BROKERS if pipeline.needs_brokers else None
+    location = checkpoint or str(project_dir() / "checkpoints" / pipeline.name)
+    placeholder = NO_BROKERS if pipeline.needs_brokers else None
     try:
         with lines(spark):
             writer = pipeline.writer(
                 spark,
-                checkpoint=at,
-                brokers=brokers or unknown,
+                checkpoint=location,
+                brokers=brokers or placeholder,
                 mode=mode,
                 every=every,
             )
@@ -162,11 +162,11 @@ def _check_pipeline(  # noqa: PLR0913, PLR0917
     facts = _facts(
         spark, writer, mode, interval_ms(every or pipeline.default_every(mode) or "0 ms")
     )
-    facts = replace(facts, pipeline=pipeline.name, left_out=_left_out(pipeline, mode))
+    facts = replace(facts, pipeline=pipeline.name, ignored_options=_ignored_options(pipeline, mode))
     clusters = _clusters(pipeline, brokers)
-    seen, unseen = see_topics(clusters)
+    seen, unseen = read_topics(clusters)
     if pipeline.needs_brokers and not brokers:
-        unseen.append("no brokers are known: partitions are taken as the app declares them")
+        unseen.append("no brokers are known: partition counts come from the app's declarations")
     facts = replace(
         facts,
         topics={**_to_create(pipeline, seen), **seen},
@@ -184,19 +184,19 @@ def _check_write(writer: DataStreamWriter, *, sample: bool) -> Report:
             clusters.setdefault(client, set()).update(source.topics)
     if (client := facts.plan.client) and facts.sink_topics:
         clusters.setdefault(client, set()).update(facts.sink_topics)
-    seen, unseen = see_topics(clusters)
+    seen, unseen = read_topics(clusters)
     facts = replace(facts, topics=seen, unseen=(*facts.unseen, *unseen))
     name = facts.plan.option("queryName") or "query"
     return _report(_sampled(spark, writer, facts) if sample else facts, name)
 
 
 def _sampled(spark: SparkSession, writer: DataStreamWriter, facts: Facts) -> Facts:
-    """Look at the newest records; a sample that cannot be read is said, and no failure."""
+    """Add the key skew of the newest records; report a sample that cannot be read."""
     try:
         return replace(facts, skew=tuple(skew(spark, writer, facts)))
-    except Exception as error:  # noqa: BLE001  (whatever the user's own query raises over data)
-        told = f"the sample could not be read: {gateway.reason(error)}"
-        return replace(facts, unseen=(*facts.unseen, told))
+    except Exception as error:  # noqa: BLE001  (the user's query may raise anything)
+        problem = f"the sample could not be read: {gateway.reason(error)}"
+        return replace(facts, unseen=(*facts.unseen, problem))
 
 
 def _facts(
@@ -204,37 +204,37 @@ def _facts(
 ) -> Facts:
     planned = plan(spark, writer, epoch_ms)
     settings = gateway.settings(spark)
-    known, unseen = see_checkpoint(_checkpoint_of(planned, settings))
-    if known and known.shuffle_partitions:
-        planned = plan(spark, writer, epoch_ms, known.shuffle_partitions)
+    checkpoint, unseen = read_checkpoint(_checkpoint_of(planned, settings))
+    if checkpoint and checkpoint.shuffle_partitions:
+        planned = plan(spark, writer, epoch_ms, checkpoint.shuffle_partitions)
     slots = gateway.slots(spark)
     if slots is None:
-        unseen.append("the slots of the cluster are not known")
+        unseen.append("the number of slots of the cluster is unknown")
     if planned.unplanned:
         unseen.append(f"the query could not be planned: {planned.unplanned}")
     if any(source.option("subscribePattern") for source in planned.sources):
-        unseen.append("the topics of a pattern were not counted")
+        unseen.append("topics that are subscribed by a pattern were not counted")
     return Facts(
         mode=mode or planned.trigger,
         plan=planned,
         settings=settings,
         slots=slots,
-        checkpoint=known,
+        checkpoint=checkpoint,
         others=gateway.running_queries(spark),
-        starts=_stated_starts(planned),
+        starts=_start_offsets(planned),
         unseen=tuple(unseen),
     )
 
 
 def _checkpoint_of(planned: Plan, settings: Mapping[str, str]) -> str | None:
-    """Where the query would keep its progress: its own option, or the session's folder."""
-    stated, name = planned.option("checkpointLocation"), planned.option("queryName")
+    """Return the checkpoint of the query: its own option, or the session's folder."""
+    location, name = planned.option("checkpointLocation"), planned.option("queryName")
     root = settings.get("spark.sql.streaming.checkpointLocation")
-    return stated or (f"{root}/{name}" if root and name else None)
+    return location or (f"{root}/{name}" if root and name else None)
 
 
-def _stated_starts(planned: Plan) -> dict[str, dict[int, int]]:
-    """Read offsets that a source names by numbers."""
+def _start_offsets(planned: Plan) -> dict[str, dict[int, int]]:
+    """Return the start offsets that the sources name explicitly."""
     starts: dict[str, dict[int, int]] = {}
     for source in planned.sources:
         text = source.option("startingOffsets") or ""
@@ -244,11 +244,11 @@ def _stated_starts(planned: Plan) -> dict[str, dict[int, int]]:
     return starts
 
 
-def _left_out(pipeline: Pipeline, mode: Mode) -> tuple[str, ...]:
+def _ignored_options(pipeline: Pipeline, mode: Mode) -> tuple[str, ...]:
     if mode != "real-time":
         return ()
-    stated = {key for source in pipeline.sources for key in source.options}
-    return tuple(sorted(filter(refused_in_real_time, stated)))
+    options = {key for source in pipeline.sources for key in source.options}
+    return tuple(sorted(filter(refused_in_real_time, options)))
 
 
 def _clusters(pipeline: Pipeline, brokers: str | None) -> dict[Client, set[str]]:
@@ -260,7 +260,7 @@ def _clusters(pipeline: Pipeline, brokers: str | None) -> dict[Client, set[str]]
 
 
 def _to_create(pipeline: Pipeline, seen: dict[str, TopicFacts]) -> dict[str, TopicFacts]:
-    """Give the topics that a run would create."""
+    """Return the topics that a run would create."""
     return {
         name: TopicFacts(name, end.partitions, exists=False)
         for end in pipeline.topic_ends
@@ -271,13 +271,13 @@ def _to_create(pipeline: Pipeline, seen: dict[str, TopicFacts]) -> dict[str, Top
 
 
 def _report(facts: Facts, name: str) -> Report:
-    found = [finding for rule in known_rules().values() for finding in rule.check(facts)]
-    ordered = sorted(found, key=lambda finding: LEVELS.index(finding.level))
+    findings = [finding for rule in known_rules().values() for finding in rule.check(facts)]
+    ordered = sorted(findings, key=lambda finding: LEVELS.index(finding.level))
     terms = facts.terms
     return Report(
         name=name,
         mode=facts.mode,
-        findings=tuple(_once(ordered)),
+        findings=tuple(_without_duplicates(ordered)),
         terms=tuple(terms) if terms else None,
         shuffles=facts.shuffles,
         slots=facts.slots,
@@ -285,9 +285,9 @@ def _report(facts: Facts, name: str) -> Report:
     )
 
 
-def _once(findings: list[Finding]) -> list[Finding]:
-    """Say each thing once: an expression may stand in several operators of a plan."""
-    seen: dict[tuple[str, str, str], Finding] = {}
+def _without_duplicates(findings: list[Finding]) -> list[Finding]:
+    """Drop repeated findings: an expression may occur in several operators of a plan."""
+    unique: dict[tuple[str, str, str], Finding] = {}
     for finding in findings:
-        seen.setdefault((finding.id, finding.problem, finding.line), finding)
-    return list(seen.values())
+        unique.setdefault((finding.id, finding.problem, finding.line), finding)
+    return list(unique.values())

@@ -1,4 +1,4 @@
-"""Everything a check looks at, gathered once: plan, settings, topics, checkpoint."""
+"""The facts that the rules check, gathered once: plan, settings, topics, checkpoint."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from eagre.preflight.plan import Plan, Source
 
 ANSWER_SECONDS = 10.0
-"""How long a cluster may take to answer before the check goes on without it."""
+"""How long a check waits for a cluster before it continues without its topics."""
 
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """A topic as its cluster describes it, or as it would be created."""
+    """A topic as its cluster describes it, or as a run would create it."""
 
     name: str
     partitions: int
@@ -47,28 +47,28 @@ class CheckpointFacts:
 
     @property
     def shuffle_partitions(self) -> int:
-        """The number that its state has fixed; 0 where there is none."""
-        stated = self.settings.get("spark.sql.shuffle.partitions")
-        return number(stated, 0) if self.stateful else 0
+        """The number that its state fixes; 0 without state."""
+        partitions = self.settings.get("spark.sql.shuffle.partitions")
+        return number(partitions, 0) if self.stateful else 0
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules ask.
+    """Everything that the rules look at.
 
     Attributes:
-        mode: How the query will run.
-        plan: What Spark planned.
-        settings: The session's settings, as far as they were set.
+        mode: The mode of the query.
+        plan: Spark's plan.
+        settings: The settings of the session that were set explicitly.
         slots: Task slots of a local session; None on a cluster.
-        topics: The topics of sources and sink that are known.
-        checkpoint: What the checkpoint fixes, if one is named.
+        topics: The known topics of the sources and the sink.
+        checkpoint: What the checkpoint fixes, if there is one.
         pipeline: The name of the pipeline.
-        others: The queries that run in this session already.
-        left_out: Source options that Eagre leaves out in real time.
-        starts: Where a fresh checkpoint would begin, where offsets are stated.
+        others: The queries that already run in this session.
+        ignored_options: Source options that Eagre ignores in real time.
+        starts: The start offsets of a new checkpoint, if the source names them.
         skew: The share of the most frequent key of each shuffle, in a sample.
-        unseen: What could not be seen, in words.
+        unseen: What the check could not inspect, as sentences.
     """
 
     mode: str
@@ -79,42 +79,42 @@ class Facts:
     checkpoint: CheckpointFacts | None = None
     pipeline: str = ""
     others: tuple[RunningQuery, ...] = ()
-    left_out: tuple[str, ...] = ()
+    ignored_options: tuple[str, ...] = ()
     starts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     skew: tuple[tuple[str, float, int], ...] = ()
     unseen: tuple[str, ...] = ()
 
     def setting(self, key: str, default: str) -> str:
-        """Give a setting, or Spark's default for it."""
+        """Return a setting, or Spark's default for it."""
         return self.settings.get(key, default)
 
     def on(self, key: str, *, default: bool = False) -> bool:
-        """Tell whether a switch is on."""
+        """Return whether a boolean setting is true."""
         return self.setting(key, str(default)).lower() == "true"
 
     @property
     def source_topics(self) -> tuple[str, ...]:
-        """The topics that are read."""
+        """The topics that the query reads."""
         return tuple(name for source in self.plan.sources for name in source.topics)
 
     @property
     def sink_topics(self) -> tuple[str, ...]:
-        """The topic that is written, where the sink names one."""
+        """The topic that the query writes, if the sink names one."""
         topic = self.plan.option("topic") if self.plan.format == "kafka" else None
         return (topic,) if topic else ()
 
     def partitions_of(self, source: Source) -> int | None:
-        """How many partitions a source has; None where a topic of it was not seen."""
+        """The number of partitions of a source; None if one of its topics is unknown."""
         if source.assigned:
             return sum(map(len, source.assigned.values()))
-        known = [self.topics.get(name) for name in source.topics]
-        if not known or any(topic is None for topic in known):
+        topics = [self.topics.get(name) for name in source.topics]
+        if not topics or any(topic is None for topic in topics):
             return None
-        return sum(topic.partitions for topic in known if topic)
+        return sum(topic.partitions for topic in topics if topic)
 
     @property
     def terms(self) -> list[int] | None:
-        """The slots in the order of the stages: sources, then each shuffle; None if unknown."""
+        """The slots of each stage: the sources, then each shuffle; None if unknown."""
         sources = [self.partitions_of(source) for source in self.plan.sources if source.real_time]
         if not sources or any(n is None for n in sources):
             return None
@@ -122,12 +122,12 @@ class Facts:
 
     @property
     def shuffles(self) -> tuple[int, ...]:
-        """The partitions of each shuffle."""
+        """The number of partitions of each shuffle."""
         return tuple(int(node.detail["partitions"]) for node in self.plan.exchanges)
 
 
 def number(text: object, default: int) -> int:
-    """Read a whole number, as options and settings have it; the default where it is none.
+    """Parse an integer from an option or a setting; return the default if it is not one.
 
     >>> number("5", 1), number(None, 1), number("5 ms", 1)
     (5, 1, 1)
@@ -138,9 +138,9 @@ def number(text: object, default: int) -> int:
         return default
 
 
-def see_topics(clusters: Mapping[Client, set[str]]) -> tuple[dict[str, TopicFacts], list[str]]:
-    """Ask each cluster about its topics; say in words what could not be seen."""
-    found: dict[str, TopicFacts] = {}
+def read_topics(clusters: Mapping[Client, set[str]]) -> tuple[dict[str, TopicFacts], list[str]]:
+    """Describe the topics of each cluster; also return sentences about what is unavailable."""
+    known: dict[str, TopicFacts] = {}
     unseen: list[str] = []
     for client, names in clusters.items():
         try:
@@ -148,42 +148,42 @@ def see_topics(clusters: Mapping[Client, set[str]]) -> tuple[dict[str, TopicFact
             if not topics.answers():
                 unseen.append(f"no broker answers at {client.brokers}: {_listed(names)}")
                 continue
-            found |= _described(topics, names, unseen)
-            missing = sorted(names - found.keys())
+            known |= _describe(topics, names, unseen)
+            missing = sorted(names - known.keys())
             if missing:
                 unseen.append(f"these topics do not exist yet: {', '.join(missing)}")
         except EagreError as error:
             unseen.append(f"{client.brokers}: {_listed(names)} ({error.problem})")
-    return found, unseen
+    return known, unseen
 
 
-def _described(topics: Topics, names: set[str], unseen: list[str]) -> dict[str, TopicFacts]:
-    """Describe topics, and say what the cluster does not let us see of them."""
-    known = topics.describe(names)
+def _describe(topics: Topics, names: set[str], unseen: list[str]) -> dict[str, TopicFacts]:
+    """Describe topics, and add what the cluster does not reveal to ``unseen``."""
+    existing = topics.describe(names)
     settings: dict[str, dict[str, str]] = {}
     begins: dict[str, dict[int, int]] = {}
     try:
-        settings = topics.settings(known)
+        settings = topics.settings(existing)
     except BrokerError as error:
-        unseen.append(f"the settings of the topics were not seen ({error.problem})")
+        unseen.append(f"the settings of the topics are unknown ({error.problem})")
     try:
-        begins = topics.begins(known)
+        begins = topics.begins(existing)
     except BrokerError as error:
-        unseen.append(f"the oldest offsets of the topics were not seen ({error.problem})")
+        unseen.append(f"the earliest offsets of the topics are unknown ({error.problem})")
     return {
         name: TopicFacts(
             name, topic.partitions, settings=settings.get(name, {}), begins=begins.get(name, {})
         )
-        for name, topic in known.items()
+        for name, topic in existing.items()
     }
 
 
 def _listed(names: set[str]) -> str:
-    return f"topics {', '.join(sorted(names))} were not seen"
+    return f"topics {', '.join(sorted(names))} were not checked"
 
 
-def see_checkpoint(location: str | None) -> tuple[CheckpointFacts | None, list[str]]:
-    """Read what a checkpoint fixes; a remote one is only named."""
+def read_checkpoint(location: str | None) -> tuple[CheckpointFacts | None, list[str]]:
+    """Read what a checkpoint fixes; of a remote checkpoint, return only the path."""
     if not location:
         return None, []
     try:
@@ -196,23 +196,23 @@ def see_checkpoint(location: str | None) -> tuple[CheckpointFacts | None, list[s
         return facts, []
     try:
         binding = checkpoint.binding()
-        begun = binding.start if binding else {}
+        start = binding.start if binding else {}
         return CheckpointFacts(
             path=facts.path,
             file_system=facts.file_system,
             pipeline=binding.pipeline if binding else "",
-            offsets=checkpoint.reached() or begun,
+            offsets=checkpoint.reached() or start,
             settings=checkpoint.settings(),
             commit_version=checkpoint.commit_version(),
             stateful=checkpoint.stateful,
             unfinished=len(checkpoint.unfinished()),
         ), []
     except (CheckpointError, OSError) as error:
-        return facts, [f"the checkpoint was not read: {error}"]
+        return facts, [f"the checkpoint could not be read: {error}"]
 
 
 def _file_system(path: str) -> str:
-    """Name the kind of file system a folder is on, by the longest mount point above it."""
+    """Return the type of file system of a folder, by the longest mount point above it."""
     try:
         with open("/proc/mounts") as mounts:  # noqa: PTH123
             pairs = [line.split()[1:3] for line in mounts]

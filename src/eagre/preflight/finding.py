@@ -1,4 +1,4 @@
-"""What a rule is, and what it finds."""
+"""Rules, their matches, and the findings of a check."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 Level = Literal["error", "warning", "advice"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "advice")
-"""An error: the query is refused, loses rows or withholds them. A warning: it runs, and is slower
-or in danger. Advice: it could be better."""
+"""An error: the query does not start, loses rows or holds them back. A warning: the query runs, but
+is slow or at risk. Advice: it could be better."""
 
-REFUSED = "Spark refuses the query at its start."
-"""What becomes of most errors."""
+REFUSED = "Spark refuses to start the query."
+"""The consequence of most errors."""
 ALLOWLIST = "STREAMING_REAL_TIME_MODE.OPERATOR_OR_SINK_NOT_IN_ALLOWLIST"
-"""Spark's error for what Real-Time Mode does not know."""
+"""Spark's error for operators and sinks that Real-Time Mode does not support."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a rule found in one place.
+class Match:
+    """One place in a query to which a rule applies.
 
     Attributes:
         about: The operator, setting, option or topic.
-        problem: What is wrong, with the numbers in it.
+        problem: What is wrong, including the numbers.
         remedy: What to do.
-        line: ``file.py:12``, where it is known.
-        numbers: The figures of the problem.
-        settings: The Spark settings that mend it.
-        options: The source or sink options that mend it.
-        error_class: Spark's own, where it differs from the rule's.
+        line: ``file.py:12``, if known.
+        numbers: The numbers of the problem.
+        settings: The Spark settings that fix it.
+        options: The source or sink options that fix it.
+        error_class: Spark's error class, if it differs from the rule's.
     """
 
     about: str
@@ -51,7 +51,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding of a check, as people and programs see it."""
+    """One finding of a check, as the CLI and the JSON report show it."""
 
     id: str
     level: Level
@@ -66,21 +66,21 @@ class Finding:
     error_class: str
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return it as a JSON object."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that can be known before the start.
+    """A problem that a check can detect before the query starts.
 
     Attributes:
         id: Its stable name.
-        level: How bad it is.
+        level: Its severity.
         consequence: What happens if it is ignored.
-        error_class: Spark's error that it pre-empts; empty where Spark is silent.
-        real_time_only: Whether it says nothing about micro-batches.
-        find: Looks for it.
+        error_class: The Spark error that it predicts; empty if Spark reports none.
+        real_time_only: Whether it applies only to real time.
+        find: Yields the places to which it applies.
     """
 
     id: str
@@ -88,20 +88,20 @@ class Rule:
     consequence: str
     error_class: str
     real_time_only: bool
-    find: Callable[[Facts], Iterator[Found]]
+    find: Callable[[Facts], Iterator[Match]]
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        """Look for it."""
+        """Yield the findings of this rule."""
         if self.real_time_only and facts.mode != "real-time":
             return
-        for found in self.find(facts):
-            told = asdict(found)
-            told["error_class"] = found.error_class or self.error_class
-            yield Finding(id=self.id, level=self.level, consequence=self.consequence, **told)
+        for match in self.find(facts):
+            fields = asdict(match)
+            fields["error_class"] = match.error_class or self.error_class
+            yield Finding(id=self.id, level=self.level, consequence=self.consequence, **fields)
 
     @property
     def explanation(self) -> str:
-        """The long version."""
+        """The text that ``eagre explain`` prints."""
         return inspect.cleandoc(self.find.__doc__ or "")
 
 
@@ -115,10 +115,10 @@ def rule(
     error_class: str = "",
     *,
     real_time_only: bool = True,
-) -> Callable[[Callable[[Facts], Iterator[Found]]], Callable[[Facts], Iterator[Found]]]:
-    """Make a rule of a function; its docstring is what ``eagre explain`` prints."""
+) -> Callable[[Callable[[Facts], Iterator[Match]]], Callable[[Facts], Iterator[Match]]]:
+    """Register a function as a rule; ``eagre explain`` prints its docstring."""
 
-    def decorate(find: Callable[[Facts], Iterator[Found]]) -> Callable[[Facts], Iterator[Found]]:
+    def decorate(find: Callable[[Facts], Iterator[Match]]) -> Callable[[Facts], Iterator[Match]]:
         RULES[id_] = Rule(id_, level, consequence, error_class, real_time_only, find)
         return find
 
@@ -126,34 +126,36 @@ def rule(
 
 
 def known_rules() -> dict[str, Rule]:
-    """Give every rule, in the order in which they are looked for."""
+    """Return every rule, in the order in which they run."""
     from eagre.preflight.rules import MODULES
 
     return {
-        one.id: one
+        registered.id: registered
         for module in MODULES
-        for one in RULES.values()
-        if one.find.__module__ == module.__name__
+        for registered in RULES.values()
+        if registered.find.__module__ == module.__name__
     }
 
 
 def explained(id_: str) -> Rule:
-    """Give a rule by its name.
+    """Return a rule by its name.
 
     >>> explained("slots_too_few").level
     'error'
 
     Raises:
-        SettingsError: There is none of that name.
+        SettingsError: No rule has that name.
     """
     import difflib
 
-    known = known_rules()
-    if id_.upper() in known:
-        return known[id_.upper()]
-    near = difflib.get_close_matches(id_.upper(), known, n=3, cutoff=0.4)
+    rules = known_rules()
+    if id_.upper() in rules:
+        return rules[id_.upper()]
+    similar = difflib.get_close_matches(id_.upper(), rules, n=3, cutoff=0.4)
     raise SettingsError(
         "RULE_UNKNOWN",
         f"there is no rule {id_!r}.",
-        hint=f"did you mean {', '.join(near)}?" if near else "`eagre explain` lists them all.",
+        hint=f"did you mean {', '.join(similar)}?"
+        if similar
+        else "`eagre explain` lists all rules.",
     )

@@ -1,4 +1,4 @@
-"""The planned query: what Spark would run, told by the companion without starting it."""
+"""The planned query: what Spark would run, as the companion describes it without a start."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-def stated(options: Mapping[str, str], name: str) -> str | None:
-    """Give an option; Spark's names for them know no case.
+def find_option(options: Mapping[str, str], name: str) -> str | None:
+    """Return an option; Spark's option names are case-insensitive.
 
-    >>> stated({"StartingOffsets": "latest"}, "startingOffsets")
+    >>> find_option({"StartingOffsets": "latest"}, "startingOffsets")
     'latest'
     """
     return {key.lower(): value for key, value in options.items()}.get(name.lower())
 
 
 def client(options: Mapping[str, str]) -> Client | None:
-    """Say how the cluster of a Kafka source or sink is reached; None where none is named."""
-    brokers = stated(options, "kafka.bootstrap.servers")
+    """Return the client settings of a Kafka source or sink; None without a cluster."""
+    brokers = find_option(options, "kafka.bootstrap.servers")
     settings = {
         name.lower().removeprefix("kafka."): value
         for name, value in options.items()
@@ -42,7 +42,7 @@ def client(options: Mapping[str, str]) -> Client | None:
 
 @dataclass(frozen=True)
 class Node:
-    """An operator of the logical or of the physical plan."""
+    """An operator of the logical or the physical plan."""
 
     name: str
     line: str = ""
@@ -57,7 +57,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Source:
-    """A source of the query, with the options it was given."""
+    """A source of the query, with its options."""
 
     name: str
     real_time: bool
@@ -66,29 +66,29 @@ class Source:
     options: Mapping[str, str] = field(repr=False)
 
     def option(self, name: str) -> str | None:
-        """Give an option of the source."""
-        return stated(self.options, name)
+        """Return an option of the source."""
+        return find_option(self.options, name)
 
     @property
     def client(self) -> Client | None:
-        """How its cluster is reached."""
+        """The client settings of its cluster."""
         return client(self.options)
 
     @property
     def assigned(self) -> dict[str, list[int]]:
-        """The partitions it names one by one, if it does."""
+        """The partitions that it assigns explicitly, if any."""
         return dict(json.loads(self.option("assign") or "{}"))
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics it names; empty where it subscribes to a pattern."""
+        """The topics that it names; empty if it subscribes to a pattern."""
         named = (self.option("subscribe") or "").split(",")
         return tuple(name.strip() for name in named if name.strip()) or tuple(self.assigned)
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reason for which Spark itself would not run the query."""
+    """A reason why Spark would not run the query."""
 
     error_class: str
     message: str
@@ -123,34 +123,36 @@ class Plan:
 
     @property
     def exchanges(self) -> tuple[Node, ...]:
-        """The shuffles on the streaming path: each holds a slot for every partition."""
-        found = [node for node in self.operators if node.streaming and "partitions" in node.detail]
-        return tuple(reversed(found))
+        """The shuffles on the streaming path: each occupies a slot for every partition."""
+        shuffles = [
+            node for node in self.operators if node.streaming and "partitions" in node.detail
+        ]
+        return tuple(reversed(shuffles))
 
     def option(self, name: str) -> str | None:
-        """Give an option of the sink."""
-        return stated(self.options, name)
+        """Return an option of the sink."""
+        return find_option(self.options, name)
 
     @property
     def client(self) -> Client | None:
-        """How the sink's cluster is reached."""
+        """The client settings of the sink's cluster."""
         return client(self.options)
 
     def of_kind(self, *names: str) -> list[Node]:
-        """Give the logical operators of these kinds that handle streams."""
+        """Return the streaming logical operators of these kinds."""
         return [node for node in self.logical if node.name in names and node.streaming]
 
     def running(self, *kinds: str) -> list[Node]:
-        """Give the physical operators of these kinds that handle streams."""
+        """Return the streaming physical operators of these kinds."""
         return [node for node in self.operators if node.streaming and node.kind in kinds]
 
     def refused_as(self, text: str) -> Refusal | None:
-        """Give Spark's refusal whose class or message holds a text."""
+        """Return the refusal whose class or message contains a text."""
         return next((r for r in self.refusals if text in f"{r.error_class} {r.message}"), None)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """Read what the companion tells."""
+        """Parse the companion's description."""
         facts = json.loads(text)
         facts["trigger"] = cls.TRIGGERS.get(facts["trigger"], facts["trigger"])
         facts["logical"] = tuple(_node(n) for n in facts["logical"])
@@ -169,12 +171,12 @@ def plan(spark: SparkSession, writer: DataStreamWriter, epoch_ms: int, partition
 
     Args:
         spark: Its session.
-        writer: The write, up to and without ``start``.
+        writer: The write, before ``start``.
         epoch_ms: The epoch to plan with.
-        partitions: The shuffle partitions that its checkpoint has fixed; 0 for none.
+        partitions: The number of shuffle partitions that its checkpoint fixes; 0 for none.
 
     Raises:
-        JvmError: This Spark does not let a prepared write be read.
+        JvmError: This Spark does not give access to a prepared write.
     """
     for member in gateway.missing_members(spark):
         if member.name == "STREAM_WRITER":
@@ -189,18 +191,18 @@ def plan(spark: SparkSession, writer: DataStreamWriter, epoch_ms: int, partition
 
 @contextlib.contextmanager
 def lines(spark: SparkSession) -> Iterator[None]:
-    """Remember, while a query is built, which line of the user's file made each operator."""
+    """Record which line of the user's file creates each operator while a query is built."""
     from pyspark.sql.classic.dataframe import DataFrame
 
-    mark = gateway.companion(spark, "plan.Preflight").mark
+    record_line = gateway.companion(spark, "plan.Preflight").mark
     original = DataFrame.__init__
 
-    def marking(self: DataFrame, jdf: Any, *rest: Any) -> None:  # noqa: ANN401  (as PySpark's)
+    def recording(self: DataFrame, jdf: Any, *rest: Any) -> None:  # noqa: ANN401  (as PySpark's)
         original(self, jdf, *rest)
-        if where := _caller():
-            mark(jdf, where)
+        if line := _caller():
+            record_line(jdf, line)
 
-    setattr(DataFrame, "__init__", marking)  # noqa: B010  (mypy knows no other way)
+    setattr(DataFrame, "__init__", recording)  # noqa: B010  (mypy accepts no other way)
     try:
         yield
     finally:
@@ -208,7 +210,7 @@ def lines(spark: SparkSession) -> Iterator[None]:
 
 
 def _caller() -> str:
-    """The nearest line that is neither ours nor PySpark's."""
+    """Return the nearest line that is neither Eagre's nor PySpark's."""
     packages = (str(Path(__file__).parents[1]), *gateway.library_folders())
     frame = sys._getframe(2)  # noqa: SLF001
     while frame:
@@ -221,5 +223,5 @@ def _caller() -> str:
     return ""
 
 
-def _node(told: dict[str, Any]) -> Node:
-    return Node(told.pop("name"), told.pop("line"), told.pop("streaming"), told)
+def _node(fields: dict[str, Any]) -> Node:
+    return Node(fields.pop("name"), fields.pop("line"), fields.pop("streaming"), fields)

@@ -1,4 +1,4 @@
-"""A look at the newest records, on request: how the keys of each shuffle are spread."""
+"""An optional sample of the newest records, to measure the key skew of each shuffle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eagre.preflight.plan import Source
 
 ROWS = 2_000
-"""How many of the newest records of each partition are read."""
+"""The number of records to read from the end of each partition."""
 
 
 def skew(
@@ -28,19 +28,20 @@ def skew(
 ) -> Iterator[tuple[str, float, int]]:
     """Run the query up to each stateful operator over a sample, and count its keys.
 
-    Gives the keys, the share of the most frequent one, and the rows that were counted.
+    Yields the key columns, the share of the most frequent key, and the number of rows.
     """
     ranges = [_newest(source, facts) for source in facts.plan.sources]
     if not ranges or not all(ranges):
         return
-    told = gateway.companion(spark, "plan.Preflight").keys(writer._jwrite, json.dumps(ranges))  # noqa: SLF001
-    for one in json.loads(told):
-        if one["rows"]:
-            yield ", ".join(one["keys"]), one["most"] / one["rows"], one["rows"]
+    preflight = gateway.companion(spark, "plan.Preflight")
+    counts = preflight.keys(writer._jwrite, json.dumps(ranges))  # noqa: SLF001
+    for shuffle in json.loads(counts):
+        if shuffle["rows"]:
+            yield ", ".join(shuffle["keys"]), shuffle["most"] / shuffle["rows"], shuffle["rows"]
 
 
 def _newest(source: Source, facts: Facts) -> dict[str, dict[str, dict[str, int]]]:
-    """The offsets between which the sample lies, as Spark's batch reader takes them."""
+    """Return the offset range of the sample, in the format of Spark's batch reader."""
     names = [name for name in source.topics if name in facts.topics and facts.topics[name].exists]
     client = source.client
     if not names or not client:
@@ -52,15 +53,15 @@ def _newest(source: Source, facts: Facts) -> dict[str, dict[str, dict[str, int]]
     begin = {
         name: {
             str(p): max(facts.topics[name].begins.get(p, 0), end - ROWS)
-            for p, end in _read(source, name, ends).items()
+            for p, end in _end_offsets(source, name, ends).items()
         }
         for name in names
     }
-    end = {name: {str(p): o for p, o in _read(source, name, ends).items()} for name in names}
+    end = {name: {str(p): o for p, o in _end_offsets(source, name, ends).items()} for name in names}
     return {"begin": begin, "end": end}
 
 
-def _read(source: Source, topic: str, ends: Offsets) -> dict[int, int]:
-    """The ends of those partitions that the source reads."""
-    only = source.assigned.get(topic)
-    return {p: end for p, end in ends[topic].items() if only is None or p in only}
+def _end_offsets(source: Source, topic: str, ends: Offsets) -> dict[int, int]:
+    """Return the end offsets of the partitions that the source reads."""
+    assigned = source.assigned.get(topic)
+    return {p: end for p, end in ends[topic].items() if assigned is None or p in assigned}

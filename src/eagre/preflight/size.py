@@ -1,4 +1,4 @@
-"""How much machine a pipeline needs, with the sum shown as people do it on paper."""
+"""The resources that a pipeline needs, with the arithmetic."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SLOTS_PER_CORE = 4
-"""Threads that mostly wait: how many of them one core carries at moderate rates."""
+"""How many slots one core serves at moderate rates: slots are threads that mostly wait."""
 STORE_OVERHEAD = 1.5
-"""What RocksDB adds to keys and values: indexes, filters, versions not yet compacted."""
+"""The factor that RocksDB adds to keys and values: indexes, filters, uncompacted versions."""
 BASE_MEMORY_MB = 1024
-"""Spark's own share of an executor, without state."""
+"""The memory of an executor without state."""
 CACHED_SHARE = 0.25
-"""How much of the state should fit into memory for its hot part to be there."""
+"""The share of the state that should fit into memory, so that its hot part is cached."""
 MOST_SLOTS = 100_000
 
 
@@ -34,10 +34,10 @@ class Size:
     '8 source + 20 shuffle + 20 shuffle = 48'
 
     Attributes:
-        terms: Slots stage by stage: sources first.
-        cores_per_executor: As asked.
-        keys: Keys alive at once.
-        bytes_per_key: Of key and value together.
+        terms: Slots of each stage, the sources first.
+        cores_per_executor: Cores of one executor.
+        keys: Keys in the state at the same time.
+        bytes_per_key: Size of a key and its value.
     """
 
     terms: tuple[int, ...]
@@ -58,48 +58,48 @@ class Size:
         """Add up the slots of a plan.
 
         Raises:
-            SettingsError: A number cannot be right.
+            SettingsError: A number is out of range.
         """
         if source < 1 or cores_per_executor < 1 or any(n < 1 for n in shuffles):
             raise SettingsError("SIZE_BELOW_ONE", "partitions and cores must be at least 1.")
         if source + sum(shuffles) > MOST_SLOTS:
-            raise SettingsError("SIZE_TOO_LARGE", f"more than {MOST_SLOTS:,} slots make no sense.")
+            raise SettingsError("SIZE_TOO_LARGE", f"the limit is {MOST_SLOTS:,} slots.")
         return cls((source, *shuffles), cores_per_executor, keys, bytes_per_key)
 
     @property
     def slots(self) -> int:
-        """All of them at once."""
+        """The total number of slots."""
         return sum(self.terms)
 
     @property
     def sum(self) -> str:
-        """The sum in words."""
-        named = [f"{self.terms[0]} source", *(f"{n} shuffle" for n in self.terms[1:])]
-        return " + ".join(named) + (f" = {self.slots}" if len(named) > 1 else "")
+        """The sum as text."""
+        stages = [f"{self.terms[0]} source", *(f"{n} shuffle" for n in self.terms[1:])]
+        return " + ".join(stages) + (f" = {self.slots}" if len(stages) > 1 else "")
 
     @property
     def executors(self) -> int:
-        """Executors of the asked size, when each core is one slot, as a cluster counts them."""
+        """The number of executors on a cluster, where each core is one slot."""
         return math.ceil(self.slots / self.cores_per_executor)
 
     @property
     def cores(self) -> int:
-        """Cores that do the work where slots may share them, as threads of a local session do."""
+        """The number of cores in local mode, where slots are threads that share cores."""
         return math.ceil(self.slots / SLOTS_PER_CORE)
 
     @property
     def state_mb(self) -> int:
-        """What the state takes on disk."""
+        """The size of the state on disk."""
         return math.ceil(self.keys * self.bytes_per_key * STORE_OVERHEAD / 1_000_000)
 
     @property
     def executor_memory_mb(self) -> int:
-        """Memory of one executor: Spark's own, and the hot part of its share of the state."""
+        """The memory of one executor: the base, plus the hot part of its share of the state."""
         hot = self.state_mb * CACHED_SHARE / self.executors
         return BASE_MEMORY_MB + math.ceil(hot)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return it as a JSON object."""
         return {
             "slots": self.slots,
             "terms": list(self.terms),
@@ -114,26 +114,26 @@ class Size:
         }
 
     def lines(self) -> list[str]:
-        """For people, with the arithmetic."""
+        """Return the size as text, with the arithmetic."""
         each = f"{self.slots} / {self.cores_per_executor} cores"
         executors = counted(self.executors, "executor")
         shared = f"{self.slots} / {SLOTS_PER_CORE} = {counted(self.cores, 'busy core')}"
-        told = [
+        lines = [
             f"slots      {self.sum}",
             f"cluster    {each} = {executors}, {self.executor_memory_mb:,} MB each",
-            f"local      --master local[{self.slots}]: {shared}, for most slots wait",
+            f"local      --master local[{self.slots}]: {shared}, because most slots wait",
         ]
         if self.keys:
-            told.append(
+            lines.append(
                 f"state      {self.keys:,} keys x {self.bytes_per_key} bytes x {STORE_OVERHEAD} "
                 f"(RocksDB) = {self.state_mb:,} MB on disk, in "
                 f"{self.terms[-1]} partitions"
             )
-        return told
+        return lines
 
 
 def added(terms: Sequence[int]) -> str:
-    """Write a sum as people do.
+    """Format a sum.
 
     >>> added([8, 20]), added([8])
     ('8 + 20 = 28', '8')
@@ -142,7 +142,7 @@ def added(terms: Sequence[int]) -> str:
 
 
 def keys_alive(keys: int, keys_per_second: float, ttl_ms: int) -> int:
-    """Count the keys that are in the state at once.
+    """Return the number of keys that are in the state at the same time.
 
     >>> keys_alive(0, 100, 3_600_000)
     360000

@@ -1,4 +1,4 @@
-"""Python functions inside a stream, at a millisecond, in every mode."""
+"""Low-latency Python functions for streams, in every mode."""
 
 from eagre.python.functions import batch_udf, flat_map, udf
 from eagre.python.state import transform_with_state

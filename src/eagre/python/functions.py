@@ -1,4 +1,4 @@
-"""Functions of a row, of a list of rows, and of one row to many."""
+"""Python functions as columns: per row, per batch, and from one row to many."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Kind = Literal["map", "flat", "batch", "state"]
 
 @dataclass(frozen=True)
 class Limits:
-    """How a function is run.
+    """The limits of a function, and its error policy.
 
     Attributes:
-        timeout: How long a call may take, as an interval. Then its worker is replaced, and the row
-            tried once more.
-        memory: How much memory a worker may use, as a size. Then it is replaced between two rows;
-            a call that wants twice as much gets a ``MemoryError``.
-        on_error: What becomes of a row whose function raises, returns a wrong type, hangs or kills
-            its worker: ``dead-letter`` (to the topic ``SOURCE.dlq``), ``drop`` (counted, and in the
-            log) or ``fail`` (the query ends).
+        timeout: How long a call may take. After that, the worker is replaced, and the row is
+            retried once.
+        memory: How much memory a worker may use. Above that, it is replaced between two rows; a
+            call that needs twice as much gets a ``MemoryError``.
+        on_error: What to do with a row whose function raises, returns a wrong type, hangs or
+            crashes its worker: ``dead-letter`` (send it to the topic ``SOURCE.dlq``), ``drop``
+            (count and log it) or ``fail`` (stop the query).
     """
 
     timeout: str = "30 seconds"
@@ -48,7 +48,7 @@ class Limits:
 
 
 class Function:
-    """A Python function that is used as a column."""
+    """A Python function that can be used as a column."""
 
     def __init__(
         self,
@@ -61,8 +61,9 @@ class Function:
         if not callable(function):
             raise SettingsError(
                 "FUNCTION_NOT_CALLABLE",
-                f"a function is needed, not {type(function).__name__}.",
-                hint='write @eg.udf("double") above a function, or eg.udf(function, "double").',
+                f"the function must be callable, not {type(function).__name__}.",
+                hint='decorate a function with @eg.udf("double"), or call '
+                'eg.udf(function, "double").',
             )
         functools.update_wrapper(self, function)
         self.function = function
@@ -72,7 +73,7 @@ class Function:
         self._limits = limits
 
     def __call__(self, *columns: Column | str) -> Column:
-        """Call it with columns; inside a worker, where another function uses it, with values."""
+        """Call it with columns; inside a worker it is the plain function and takes values."""
         from pyspark.sql import functions as F
 
         spark = _session(self.name)
@@ -85,8 +86,8 @@ class Function:
             F.struct(*columns),
         )
 
-    def __reduce__(self) -> Any:  # noqa: ANN401  (what pickle takes)
-        """In a worker it is the plain function."""
+    def __reduce__(self) -> Any:  # noqa: ANN401  (the pickle protocol)
+        """Unpickle to the plain function in a worker."""
         return functools.partial, (self.function,)
 
     def __repr__(self) -> str:
@@ -105,7 +106,7 @@ def udf(
     timeout: str = "30 seconds",
     memory: str = "1g",
     on_error: OnError = "dead-letter",
-) -> Any:  # noqa: ANN401  (a Function, or a decorator that makes one)
+) -> Any:  # noqa: ANN401  (a Function, or a decorator that returns one)
     """Use a Python function as a column, in real time and in every other mode.
 
     >>> @udf("double")
@@ -116,15 +117,15 @@ def udf(
     >>> risk.function(2000, "DE")
     0.9
 
-    ``df.withColumn("risk", risk("amount", "country"))`` calls it, once for each row.
+    ``df.withColumn("risk", risk("amount", "country"))`` calls it once for each row.
 
     Args:
-        function: The function; or the type of its results, when used as a decorator.
+        function: The function; or, as a decorator, the type of its results.
         returns: The type of its results, as DDL or DataType.
-        name: What to call it in plans and messages, if not by its own name.
+        name: The name in plans and messages. Default: the name of the function.
         timeout: How long a call may take.
         memory: How much memory a worker may use.
-        on_error: What becomes of a row that fails: ``dead-letter``, ``drop`` or ``fail``.
+        on_error: What to do with a row that fails: ``dead-letter``, ``drop`` or ``fail``.
     """
     return _decorator(function, returns, "map", name, Limits(timeout, memory, on_error))
 
@@ -137,11 +138,11 @@ def batch_udf(
     timeout: str = "30 seconds",
     memory: str = "1g",
     on_error: OnError = "dead-letter",
-) -> Any:  # noqa: ANN401  (a Function, or a decorator that makes one)
-    """Use a function of lists as a column: it gets the rows that are there, for model inference.
+) -> Any:  # noqa: ANN401  (a Function, or a decorator that returns one)
+    """Use a Python function over lists as a column, for example for model inference.
 
-    It gets one list for each column and gives a list (or array) of as many results. Rows are never
-    held back to fill a list: one row alone is a list of one.
+    It receives the rows that have arrived, as one list per column, and returns a list or array of
+    the same length. Rows never wait for a list to fill: a single row is a list of one element.
 
     >>> @batch_udf("double")
     ... def score(amounts, countries):
@@ -150,19 +151,19 @@ def batch_udf(
     [0.9, 0.1]
 
     Args:
-        function: The function; or the type of one result, when used as a decorator.
+        function: The function; or, as a decorator, the type of one result.
         returns: The type of one result.
-        name: What to call it in plans and messages, if not by its own name.
+        name: The name in plans and messages. Default: the name of the function.
         timeout: How long a call may take.
         memory: How much memory a worker may use.
-        on_error: What becomes of a row that fails. When the function raises, it is called again
-            for each row alone.
+        on_error: What to do with a row that fails. If the function raises, it is called again for
+            each row separately.
     """
     return _decorator(function, returns, "batch", name, Limits(timeout, memory, on_error))
 
 
 def _decorator(
-    function: Any,  # noqa: ANN401  (told apart here)
+    function: Any,  # noqa: ANN401  (a function or a type)
     returns: str | DataType | None,
     kind: Kind,
     name: str | None,
@@ -177,7 +178,7 @@ def _decorator(
     if function is None or returns is None:
         raise SettingsError(
             "RETURN_TYPE_MISSING",
-            "a Python function needs the type of its results.",
+            "the result type of the Python function is missing.",
             hint='write @eg.udf("double"), or eg.udf(function, "double").',
         )
     return Function(function, returns, kind, name, limits)
@@ -193,56 +194,56 @@ def flat_map(  # noqa: PLR0913  (each has a default)
     memory: str = "1g",
     on_error: OnError = "dead-letter",
 ) -> DataFrame:
-    """Make any number of rows of each row.
+    """Turn each row into any number of rows.
 
     >>> def words(row):
     ...     return [(word, len(word)) for word in row.text.split()]
     >>> flat_map(df, words, "word STRING, length INT")  # doctest: +SKIP
 
-    ``_source`` is kept, and so is a watermark, if the schema has its column.
+    The new rows keep ``_source``, and the watermark if the schema contains its column.
 
     Args:
         df: The rows.
-        function: Gets a ``Row`` and gives Rows, tuples or dicts, as a list or by ``yield``.
+        function: Takes a ``Row`` and returns or yields Rows, tuples or dicts.
         schema: The columns of the new rows.
-        name: What to call it in plans and messages, if not by its own name.
+        name: The name in plans and messages. Default: the name of the function.
         timeout: How long a call may take.
         memory: How much memory a worker may use.
-        on_error: What becomes of a row that fails.
+        on_error: What to do with a row that fails.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType
 
-    made = row_type(schema, name or _name(function))
+    result = row_type(schema, name or _name(function))
     limits = Limits(timeout, memory, on_error)
-    call = Function(function, ArrayType(made), "flat", name, limits)
-    kept = [SOURCE] if SOURCE in df.columns and SOURCE not in made.names else []
-    rows = df.select(call(F.struct("*")).alias("_rows"), *kept)
-    each = rows.select(F.explode("_rows").alias("_row"), *kept)
-    return each.select(*_fields(df, made), *kept)
+    call = Function(function, ArrayType(result), "flat", name, limits)
+    source = [SOURCE] if SOURCE in df.columns and SOURCE not in result.names else []
+    rows = df.select(call(F.struct("*")).alias("_rows"), *source)
+    exploded = rows.select(F.explode("_rows").alias("_row"), *source)
+    return exploded.select(*_fields(df, result), *source)
 
 
-def _fields(df: DataFrame, made: StructType) -> list[Column]:
-    """Take the new rows apart; a column that is the watermark's stays the watermark's."""
+def _fields(df: DataFrame, result: StructType) -> list[Column]:
+    """Return the columns of the new rows; the watermark's column keeps its watermark."""
     from pyspark.sql import functions as F
 
-    marks = {
+    watermarks = {
         field.name: field.metadata
         for field in df.schema.fields
         if WATERMARK in (field.metadata or {})
     }
     return [
-        F.col("_row").getField(f.name).alias(f.name, metadata=marks[f.name])
-        if f.name in marks and f.dataType == df.schema[f.name].dataType
+        F.col("_row").getField(f.name).alias(f.name, metadata=watermarks[f.name])
+        if f.name in watermarks and f.dataType == df.schema[f.name].dataType
         else F.col("_row").getField(f.name).alias(f.name)
-        for f in made.fields
+        for f in result.fields
     ]
 
 
 def options(spark: SparkSession, kind: Kind, limits: Limits) -> str:
-    """Say how a function is to be run; ``Options.java`` reads it."""
+    """Return the options of a function as JSON; ``Options.java`` reads them."""
     python, path = interpreter(spark)
-    told = {
+    fields = {
         **policy(limits.on_error, pipeline_context().clusters),
         "kind": kind,
         "python": python,
@@ -250,17 +251,17 @@ def options(spark: SparkSession, kind: Kind, limits: Limits) -> str:
         "timeout_ms": interval_ms(limits.timeout),
         "memory_mb": megabytes(limits.memory),
     }
-    text = json.dumps(told)
+    text = json.dumps(fields)
     if is_local(spark):
         gateway.warm_workers(spark, text)
     return text
 
 
 def result_type(returns: str | DataType, name: str) -> DataType:
-    """Read the type of a function's results.
+    """Parse the result type of a function.
 
     Raises:
-        SettingsError: It is malformed, or has no counterpart in Python.
+        SettingsError: It is malformed, or has no equivalent in Python.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.types import DataType, _parse_datatype_string
@@ -274,7 +275,7 @@ def result_type(returns: str | DataType, name: str) -> DataType:
     except (PySparkException, NoCodecError) as error:
         raise SettingsError(
             "RETURN_TYPE_UNUSABLE",
-            f"the results of {name} cannot be of type {returns!r}: "
+            f"the result type of {name} cannot be {returns!r}: "
             f"{str(error).strip().splitlines()[0]}",
             hint='write it as DDL, such as "double" or "score DOUBLE, reason STRING".',
         ) from None
@@ -282,10 +283,10 @@ def result_type(returns: str | DataType, name: str) -> DataType:
 
 
 def row_type(schema: str | StructType, name: str) -> StructType:
-    """Read the columns of a function's rows.
+    """Parse the schema of a function's rows.
 
     Raises:
-        SettingsError: They are malformed, or not columns.
+        SettingsError: It is malformed, or not a schema.
     """
     from pyspark.sql.types import StructType
 
@@ -293,7 +294,7 @@ def row_type(schema: str | StructType, name: str) -> StructType:
     if not isinstance(kind, StructType):
         raise SettingsError(
             "SCHEMA_OF_ROWS",
-            f"{name} gives rows, and {schema!r} does not name their columns.",
+            f"{name} returns rows, and {schema!r} does not name their columns.",
             hint='write it as DDL, such as "word STRING, length INT".',
         )
     return kind
@@ -307,6 +308,6 @@ def _session(name: str) -> SparkSession:
         raise SettingsError(
             "NO_SESSION",
             f"{name} is used as a column, and there is no Spark session.",
-            hint="make one with eg.session(); to call the plain function use its .function.",
+            hint="create one with eg.session(); to call the plain function, use its .function.",
         )
     return spark

@@ -1,4 +1,4 @@
-"""How functions reach the workers: pickled, with the interpreter and the path to run them."""
+"""Ships functions to the workers: pickling, interpreter and module path."""
 
 from __future__ import annotations
 
@@ -19,91 +19,91 @@ if TYPE_CHECKING:
 
 
 def by_value(module: ModuleType) -> None:
-    """Ship a module's functions themselves, not only their names: workers need not import it."""
+    """Pickle a module's functions by value, so that workers do not need to import it."""
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def pickled(what: Any, name: str) -> bytes:  # noqa: ANN401  (a function or a processor)
-    """Pickle what the user gave.
+def pickled(code: Any, name: str) -> bytes:  # noqa: ANN401  (a function or a processor)
+    """Pickle the user's function or processor.
 
     Raises:
-        SettingsError: It cannot be.
+        SettingsError: It cannot be pickled.
     """
     try:
-        return _dumped(what)
-    except Exception as error:  # noqa: BLE001  (pickle raises whatever it likes)
+        return _dumped(code)
+    except Exception as error:  # noqa: BLE001  (pickle may raise anything)
         raise SettingsError(
             "FUNCTION_NOT_PICKLABLE",
             f"{name} cannot be sent to a worker: {str(error).strip() or type(error).__name__}.",
-            hint="open connections, locks, sessions and models inside the function, once: for "
-            "example in a helper with @functools.cache.",
+            hint="create connections, locks, sessions and models inside the function, once: for "
+            "example in a function with @functools.cache.",
         ) from None
 
 
-def _dumped(what: Any) -> bytes:  # noqa: ANN401  (as above)
-    """Pickle with PySpark's pickler; a function with a cache by value too, its cache empty."""
+def _dumped(code: Any) -> bytes:  # noqa: ANN401  (as above)
+    """Pickle with PySpark's pickler; also pickle cached functions by value, with an empty cache."""
     import io
     from collections import ChainMap
 
     from pyspark.cloudpickle import CloudPickler
 
     class Pickler(CloudPickler):
-        dispatch_table = ChainMap(  # noqa: RUF012  (as its base has it)
+        dispatch_table = ChainMap(  # noqa: RUF012  (as in the base class)
             {type(_cached): _reduced}, CloudPickler.dispatch_table
         )
 
     file = io.BytesIO()
-    Pickler(file).dump(what)  # type: ignore[no-untyped-call]
+    Pickler(file).dump(code)  # type: ignore[no-untyped-call]
     return file.getvalue()
 
 
 @functools.cache
 def _cached() -> None:
-    """Stand for its type, which has no public name."""
+    """Provide the type of cached functions, which has no public name."""
 
 
-def _reduced(cached: Any) -> Any:  # noqa: ANN401  (what pickle takes)
-    again = lambda function, how: functools.lru_cache(**how)(function)  # noqa: E731  (by value)
-    return again, (cached.__wrapped__, cached.cache_parameters())
+def _reduced(cached: Any) -> Any:  # noqa: ANN401  (pickle's protocol)
+    restore = lambda function, params: functools.lru_cache(**params)(function)  # noqa: E731  (by value)
+    return restore, (cached.__wrapped__, cached.cache_parameters())
 
 
 def interpreter(spark: SparkSession) -> tuple[str, list[str]]:
-    """Give the Python that workers run, and what they search for modules before its own."""
+    """Return the workers' Python, and the folders to put before its module search path."""
     if is_local(spark):
         return sys.executable, [str(Path(entry or os.curdir).resolve()) for entry in sys.path]
-    stated = spark.conf.get("spark.pyspark.python", None)
-    return stated or os.environ.get("PYSPARK_PYTHON") or "python3", []
+    configured = spark.conf.get("spark.pyspark.python", None)
+    return configured or os.environ.get("PYSPARK_PYTHON") or "python3", []
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Tell whether workers run beside the driver, in its own JVM."""
+    """Return whether the executors run in the driver's JVM."""
     master = str(spark.sparkContext.master)
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
 def ship_modules(spark: SparkSession, folder: Path) -> tuple[str, ...]:
-    """Send the modules that an app imported from its own folder to the executors.
+    """Send the modules that an app imports from its folder to the executors.
 
     Returns:
         Their names.
     """
-    own = {
+    modules = {
         name: Path(str(module.__file__))
         for name, module in list(sys.modules.items())
-        if getattr(module, "__file__", None) and _is_own(Path(str(module.__file__)), folder)
+        if getattr(module, "__file__", None) and _belongs_to(Path(str(module.__file__)), folder)
     }
-    if not own or is_local(spark):
+    if not modules or is_local(spark):
         return ()
     archive = Path(tempfile.mkdtemp(prefix="eagre-")) / "app_modules.zip"
     with zipfile.ZipFile(archive, "w") as packed:
-        for path in own.values():
+        for path in modules.values():
             packed.write(path, path.resolve().relative_to(folder.resolve()))
     spark.sparkContext.addPyFile(str(archive))
-    return tuple(sorted(own))
+    return tuple(sorted(modules))
 
 
-def _is_own(path: Path, folder: Path) -> bool:
+def _belongs_to(path: Path, folder: Path) -> bool:
     inside = path.suffix == ".py" and path.resolve().is_relative_to(folder.resolve())
     return inside and "site-packages" not in path.parts

@@ -1,4 +1,4 @@
-"""Keyed state in Python: PySpark's ``StatefulProcessor``, in real time and in every other mode."""
+"""Keyed state in Python: runs PySpark's ``StatefulProcessor`` in every mode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TimeMode = Literal["none", "processing-time", "event-time"]
 
 TICK_MS = 50
-"""How often a partition without rows looks at its timers: how late a timer may be."""
+"""How often an idle partition checks its timers: the maximum delay of a timer."""
 
 _SPARK_TIME = {
     "none": "None",
@@ -43,11 +43,11 @@ def transform_with_state(  # noqa: PLR0913  (each has a default)
     memory: str = "1g",
     on_error: OnError = "dead-letter",
 ) -> DataFrame:
-    """Run an unchanged PySpark ``StatefulProcessor`` (its Row API) over each key's rows.
+    """Run an unchanged PySpark ``StatefulProcessor`` (Row API) over the rows of each key.
 
-    State lies in Spark's own store, in the checkpoint. In real time ``handleInputRows`` gets one
-    row for each call, in micro-batches all rows of a key in the batch: it may assume neither. A
-    call that fails changes no state.
+    Spark's state store holds the state, as part of the checkpoint. ``handleInputRows`` receives one
+    row per call in real time, and all rows of a key in a micro-batch; it must work with both. A
+    call that fails does not change the state.
 
     >>> from pyspark.sql.streaming.stateful_processor import StatefulProcessor
     >>> class Count(StatefulProcessor):
@@ -64,21 +64,21 @@ def transform_with_state(  # noqa: PLR0913  (each has a default)
     >>> transform_with_state(df.groupBy("card"), Count(), "card STRING, n LONG")  # doctest: +SKIP
 
     Args:
-        grouped: ``df.groupBy(...)``. Where its rows have ``_source``, results get that of the row
-            that they came from.
+        grouped: ``df.groupBy(...)``. If its rows have ``_source``, each result gets the ``_source``
+            of its input row.
         processor: The processor.
         schema: The columns of the results.
-        time_mode: ``none``; ``processing-time`` for TTL and timers by the wall clock, which fire
-            within about 50 ms, also where no rows come; ``event-time`` for timers by the
-            watermark, which moves at epoch boundaries.
-        initial_state: A static DataFrame, grouped alike, for ``handleInitialState``.
-        name: What to call it in messages, if not by its class.
+        time_mode: ``none``; ``processing-time`` for TTL and timers in processing time, which fire
+            within about 50 ms, even if the stream is idle; ``event-time`` for timers by the
+            watermark, which advances at epoch boundaries.
+        initial_state: A static DataFrame with the same grouping, for ``handleInitialState``.
+        name: The name in messages. Default: the name of the class.
         timeout: How long a call may take.
         memory: How much memory a worker may use.
-        on_error: What becomes of a row whose call fails: ``dead-letter``, ``drop`` or ``fail``.
+        on_error: What to do with a row that fails: ``dead-letter``, ``drop`` or ``fail``.
 
     Raises:
-        SettingsError: The processor cannot be sent, or declares something that cannot be.
+        SettingsError: The processor cannot be pickled, or its state is invalid.
     """
     if time_mode not in get_args(TimeMode):
         raise SettingsError(
@@ -93,12 +93,12 @@ def transform_with_state(  # noqa: PLR0913  (each has a default)
     carried = SOURCE in df.columns and SOURCE not in output.names
     if carried:
         output = type(output)([*output.fields, df.schema[SOURCE]])
-    first = initial_state._df.schema.jsonValue() if initial_state else None  # noqa: SLF001
-    told = {
+    initial = initial_state._df.schema.jsonValue() if initial_state else None  # noqa: SLF001
+    spec = {
         **declared,
         "label": label,
         "returns": output.jsonValue(),
-        "initial": first,
+        "initial": initial,
         "carries_source": carried,
     }
     return gateway.transform_with_state(
@@ -106,7 +106,7 @@ def transform_with_state(  # noqa: PLR0913  (each has a default)
         grouped,
         initial_state,
         code,
-        json.dumps(told),
+        json.dumps(spec),
         output.json(),
         _SPARK_TIME[time_mode],
         options(spark, "state", Limits(timeout, memory, on_error)),
@@ -121,10 +121,10 @@ def _has_timers(processor: StatefulProcessor) -> bool:
 
 
 def declaration(code: bytes, name: str, time_mode: TimeMode) -> dict[str, Any]:
-    """Run ``init`` on a copy, to learn the state variables.
+    """Run ``init`` on a copy to record the state variables.
 
     Raises:
-        SettingsError: It raises, or declares something that cannot be.
+        SettingsError: ``init`` raises, or a state variable is invalid.
     """
     from pyspark import cloudpickle
 
@@ -143,7 +143,7 @@ def declaration(code: bytes, name: str, time_mode: TimeMode) -> dict[str, Any]:
 
 
 class Recorder:
-    """The handle that ``init`` gets when the plan is made: it notes what is asked for."""
+    """The handle for ``init`` at planning time: it records the state variables."""
 
     def __init__(self, name: str, time_mode: TimeMode) -> None:
         self.variables: list[dict[str, Any]] = []
@@ -157,8 +157,8 @@ class Recorder:
         schema: str | StructType,
         ttlDurationMs: int | None = None,  # noqa: N803
     ) -> None:
-        """Note a value state."""
-        self._note("value", stateName, schema, ttlDurationMs)
+        """Record a value state."""
+        self._record("value", stateName, schema, ttlDurationMs)
 
     def getListState(  # noqa: N802
         self,
@@ -166,8 +166,8 @@ class Recorder:
         schema: str | StructType,
         ttlDurationMs: int | None = None,  # noqa: N803
     ) -> None:
-        """Note a list state."""
-        self._note("list", stateName, schema, ttlDurationMs)
+        """Record a list state."""
+        self._record("list", stateName, schema, ttlDurationMs)
 
     def getMapState(  # noqa: N802
         self,
@@ -176,14 +176,14 @@ class Recorder:
         valueSchema: str | StructType,  # noqa: N803
         ttlDurationMs: int | None = None,  # noqa: N803
     ) -> None:
-        """Note a map state."""
-        self._note("map", stateName, valueSchema, ttlDurationMs, userKeySchema)
+        """Record a map state."""
+        self._record("map", stateName, valueSchema, ttlDurationMs, userKeySchema)
 
     def deleteIfExists(self, stateName: str) -> None:  # noqa: N802, N803
-        """Note a state to be removed."""
+        """Record a state to remove."""
         self.deleted.append(stateName)
 
-    def _note(
+    def _record(
         self,
         kind: str,
         name: str,
@@ -193,21 +193,21 @@ class Recorder:
     ) -> None:
         if any(variable["name"] == name for variable in self.variables):
             raise SettingsError(
-                "STATE_NAMED_TWICE", f"init of {self._name} asks twice for the state {name!r}."
+                "STATE_NAMED_TWICE", f"init of {self._name} requests the state {name!r} twice."
             )
         if ttl_ms is not None and not self._ttl_allowed:
             raise SettingsError(
                 "TTL_NEEDS_PROCESSING_TIME",
-                f"the state {name!r} of {self._name} has a TTL, which goes by the wall clock.",
+                f"the state {name!r} of {self._name} has a TTL, which requires processing time.",
                 hint='pass time_mode="processing-time".',
             )
-        what = f"the state {name!r} of {self._name}"
+        label = f"the state {name!r} of {self._name}"
         self.variables.append(
             {
                 "kind": kind,
                 "name": name,
-                "schema": row_type(schema, what).jsonValue(),
-                "key": row_type(key, what).jsonValue() if key is not None else None,
+                "schema": row_type(schema, label).jsonValue(),
+                "key": row_type(key, label).jsonValue() if key is not None else None,
                 "ttl_ms": ttl_ms,
             }
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eagre.errors import AppError, raised
+from eagre.errors import AppError, app_error
 from eagre.pipeline import Pipeline
 from eagre.python.shipping import by_value
 
@@ -110,7 +110,9 @@ class App:
         except AppError:
             raise
         except Exception as error:
-            raise raised(error, str(path), "APP_RAISED", f"{self.path} cannot be loaded") from error
+            raise app_error(
+                error, str(path), "APP_RAISED", f"{self.path} cannot be loaded"
+            ) from error
         by_value(module)
         return module
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from eagre.broker.client import is_access
 from eagre.error_policy import SUFFIX
 from eagre.jvm import gateway
-from eagre.profile import CHOICE, COLLECTOR, PROFILE, clients_of
+from eagre.profile import CHOICE, GC_OPTIONS, PROFILE, clients_of
 from eagre.sinks.kafka import EXACTLY_ONCE_OPTIONS
 from eagre.sources import CLIENT_OPTIONS, Kafka
 
@@ -82,8 +82,8 @@ def _asked(pipeline: Pipeline, spec: RunSpec) -> dict[str, str]:
 def _spark(spark: SparkSession) -> dict[str, str]:
     conf = gateway.settings(spark)
     shown = {key: conf[key] for key in (*_MORE, *(one.key for one in PROFILE)) if key in conf}
-    options = [word for word in conf.get(COLLECTOR.key, "").split() if word.startswith("-X")]
-    return {**shown, COLLECTOR.key: " ".join(word for word in options if word != _SPARKS)}
+    options = [word for word in conf.get(GC_OPTIONS.key, "").split() if word.startswith("-X")]
+    return {**shown, GC_OPTIONS.key: " ".join(word for word in options if word != _SPARKS)}
 
 
 def _clients(spark: SparkSession, pipeline: Pipeline) -> dict[str, str]:

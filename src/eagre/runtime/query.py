@@ -188,7 +188,7 @@ class Run:
                 self._close(query)
                 return True
             vitals = self._vitals()
-            lags = {gateway.place(name): lag for name, lag in vitals.lag.items()}
+            lags = {gateway.parse_partition(name): lag for name, lag in vitals.lag.items()}
             progress = query.lastProgress
             lag = self._lag(progress, lags)
             written = self._written(progress.batchId if progress else -1)
@@ -254,7 +254,9 @@ class Run:
         """How the JVM fares; of its consumers only those of the sources count."""
         vitals = gateway.vitals(self.spark)
         sources = self.resolved.sources
-        lag = {at: lag for at, lag in vitals.lag.items() if gateway.place(at)[0] in sources}
+        lag = {
+            at: lag for at, lag in vitals.lag.items() if gateway.parse_partition(at)[0] in sources
+        }
         return replace(vitals, lag=lag)
 
     def _report(self, query: StreamingQuery, progress: StreamingQueryProgress | None) -> None:

@@ -1,4 +1,4 @@
-"""Where the rows of a pipeline go."""
+"""Sinks: Kafka topics and databases."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def writer(
     aligned: Sequence[str] = (),
     topic_ids: Mapping[str, str] | None = None,
 ) -> DataStreamWriter:
-    """Prepare the write of a stream to a sink, in update mode, as real time needs it.
+    """Prepare the write of a stream to a sink, in the update mode that real time requires.
 
     >>> query = (  # doctest: +SKIP
     ...     writer(rows, Kafka("scores", key="card"), "127.0.0.1:9092")
@@ -42,11 +42,11 @@ def writer(
     Args:
         rows: The stream.
         sink: A topic or a database.
-        brokers: The cluster of the topic, if not the declared one.
-        replay_filter: Skips what was delivered; for exactly once.
-        aligned: The columns by which the source's partitions are made.
-        topic_ids: The ids of the source topics, where they are known; a database tells by them a
-            topic from its namesake of before.
+        brokers: The cluster of the topic. Default: the declared one.
+        replay_filter: For exactly once, skips results that earlier runs delivered.
+        aligned: The columns that determine the source's partitions.
+        topic_ids: The ids of the source topics, if known. With them a database sink recognizes a
+            topic that was deleted and created again under the same name.
     """
     if isinstance(sink, Database):
         return sink.writer(rows, topic_ids)

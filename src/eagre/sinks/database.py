@@ -1,17 +1,17 @@
-"""Databases as sinks: rows are upserted, and one that is older than what is there changes nothing.
+"""Database sinks: they upsert rows, and ignore rows that are older than the stored ones.
 
-The version of a row is the place of the Kafka record that it comes from, ``_source``:
+The version of a row is the position of its Kafka record, ``_source``:
 
-- Two versions from one partition of a topic compare by their offsets. One record may give a key
-  several rows; they count in their order.
-- Between partitions the later Kafka timestamp wins, then the name of topic and partition. Where
-  each key has its partition, as it has with a keyed producer, this never happens, and the table
-  follows the topic to the letter. The time that is kept with a row never goes back, so that a
-  replay changes nothing even where timestamps are out of order.
+- Two versions from the same partition compare by offset. If one record produces several rows for
+  a key, they apply in order.
+- Between partitions the later Kafka timestamp wins, then the name of the topic and partition. With
+  a keyed producer all records of a key are in one partition, so this never happens, and the table
+  reflects the topic exactly. The stored time of a row never decreases, so that a replay changes
+  nothing even if timestamps are out of order.
 
-A row that has lost its ``_source``, such as that of an aggregate, brings its version along:
-``F.max("_source").alias("_source")`` where each key stays in one partition, or ``version="n"``
-for a column of its own that only grows. Of two rows with the same number the first stays.
+A row without ``_source``, such as the result of an aggregation, needs another version:
+``F.max("_source").alias("_source")`` if each key stays in one partition, or ``version="n"`` for a
+column that only increases. Of two rows with the same number, the first one wins.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 JSON = ("array", "map", "struct", "variant")
-"""Types that are written as JSON."""
+"""Types that the sink writes as JSON."""
 
-PLACE = ("topic", "partition", "offset", "timestamp")
-"""What ``_source`` must hold to be a version."""
+POSITION = ("topic", "partition", "offset", "timestamp")
+"""The fields that ``_source`` needs to be a version."""
 
 NUMBERS = ("tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Database(ABC):
-    """What the database sinks share.
+    """The common part of the database sinks.
 
     Attributes:
-        key: The column, or columns, whose values name a row.
-        url: Where it is, without a password; from the environment if not given.
-        version: A column that only grows with each newer row, if ``_source`` is not to decide.
-        credentials: A file with lines ``user=...`` and ``password=...``, read by the tasks.
+        key: The column, or columns, that identify a row.
+        url: The URL of the database, without a password. Default: an environment variable.
+        version: A column that increases with each newer row. Default: ``_source``.
+        credentials: A file with the lines ``user=...`` and ``password=...``; the tasks read it.
     """
 
     SCHEMES: ClassVar[tuple[str, ...]]
@@ -65,61 +65,61 @@ class Database(ABC):
 
     def __post_init__(self) -> None:
         if not self.keys or not all(self.keys):
-            raise SettingsError("KEY_MISSING", f"{self} needs the column that names its rows.")
+            raise SettingsError("KEY_MISSING", f"{self} needs a key column.")
         if self.url is not None:
             self._check_url(self.url)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The key columns, also where there is only one."""
+        """The key columns as a tuple."""
         return (self.key,) if isinstance(self.key, str) else tuple(self.key)
 
     def writer(
         self, rows: DataFrame, topic_ids: Mapping[str, str] | None = None
     ) -> DataStreamWriter:
-        """Prepare the write of a stream, in update mode, as real time needs it.
+        """Prepare the write of a stream, in the update mode that real time requires.
 
         Args:
             rows: The stream.
-            topic_ids: The ids of its topics: one that was deleted and made anew begins at offset 0
-                again, and its id tells it from the old one.
+            topic_ids: The ids of its topics. A topic that was deleted and created again starts at
+                offset 0 again, and has a new id.
 
         Raises:
-            SettingsError: A key, the version or the URL is missing, or a column has a type that
-                cannot be written.
+            SettingsError: A key, the version or the URL is missing, or the type of a column is not
+                supported.
         """
         if self.url is None and not os.environ.get(self.VARIABLE):
             raise SettingsError(
                 "URL_MISSING",
-                f"{self} has no url, and the environment has no {self.VARIABLE}.",
-                hint=f"write url='{self.SCHEMES[0]}://host:port/...', or set {self.VARIABLE}.",
+                f"{self} has no url, and the environment variable {self.VARIABLE} is not set.",
+                hint=f"pass url='{self.SCHEMES[0]}://host:port/...', or set {self.VARIABLE}.",
             )
-        kept = rows.drop(SOURCE)
-        self._check_keys(kept)
+        columns = rows.drop(SOURCE)
+        self._check_keys(columns)
         version = self._version(rows, topic_ids or {})
         credentials = str(Path(self.credentials).absolute()) if self.credentials else None
-        spec = {"url": self.url, "credentials": credentials, **self._spec(kept.schema)}
-        values = [_written(rows, name) for name in kept.columns]
+        spec = {"url": self.url, "credentials": credentials, **self._spec(columns.schema)}
+        values = [_encoded(rows, name) for name in columns.columns]
         return gateway.upserts(rows.select(*values, *version), json.dumps(spec))
 
     @abstractmethod
     def _spec(self, schema: StructType) -> dict[str, Any]:
-        """Tell the companion what is written where; ``keys`` are the places of key columns."""
+        """Return the companion's description of the write; ``keys`` are column indexes."""
 
     def _check_url(self, url: str) -> None:
-        """Refuse a URL that is malformed, or that would show a password to readers of the plan."""
+        """Reject a malformed URL, or one that would expose a password in the plan."""
         try:
             parts = urlsplit(url)
-            sound = parts.scheme in self.SCHEMES and parts.hostname and parts.port != 0
+            valid = parts.scheme in self.SCHEMES and parts.hostname and parts.port != 0
         except ValueError:
             raise self._malformed() from None
         if parts.password or any("password" in name for name, _ in parse_qsl(parts.query)):
             raise SettingsError(
                 "PASSWORD_IN_URL",
-                f"the url of {self} holds a password, which would stand in code and plans.",
-                hint="take it out: passwords come from the environment or from credentials='FILE'.",
+                f"the url of {self} contains a password, which would appear in code and plans.",
+                hint="remove it: set the password in the environment or in credentials='FILE'.",
             )
-        if not sound:
+        if not valid:
             raise self._malformed()
 
     def _malformed(self) -> SettingsError:
@@ -133,7 +133,7 @@ class Database(ABC):
             if name not in types:
                 raise SettingsError(
                     "COLUMN_MISSING",
-                    f"the key of {self} is the column {name!r}, and the pipeline's rows have only: "
+                    f"the key of {self} is the column {name!r}, and the pipeline returns only: "
                     f"{', '.join(rows.columns)}.",
                     hint=f"add a column {name!r} in the pipeline function.",
                 )
@@ -145,36 +145,36 @@ class Database(ABC):
                 )
 
     def _version(self, rows: DataFrame, topic_ids: Mapping[str, str]) -> list[Column]:
-        """Give source, offset and time of each row; without a time, its version is its own."""
+        """Return source, offset and time of each row; a version column has no time."""
         from pyspark.sql import functions as F
 
         if self.version is None:
             self._check_source(rows)
             topic = F.col(f"{SOURCE}.topic")
-            named = topic
+            unique = topic
             for name, topic_id in topic_ids.items():
-                named = F.when(topic == name, F.lit(f"{name}@{topic_id}")).otherwise(named)
+                unique = F.when(topic == name, F.lit(f"{name}@{topic_id}")).otherwise(unique)
             return [
-                F.concat(named, F.lit("/"), F.col(f"{SOURCE}.partition")).alias(SOURCE),
+                F.concat(unique, F.lit("/"), F.col(f"{SOURCE}.partition")).alias(SOURCE),
                 F.col(f"{SOURCE}.offset"),
                 F.unix_millis(f"{SOURCE}.timestamp").alias("timestamp"),
             ]
-        nothing = F.lit(None).cast("bigint")
-        return [F.lit(self.version), self._own_version(rows, self.version), nothing]
+        no_time = F.lit(None).cast("bigint")
+        return [F.lit(self.version), self._version_column(rows, self.version), no_time]
 
     def _check_source(self, rows: DataFrame) -> None:
         fields = rows.schema[SOURCE].dataType if SOURCE in rows.columns else None
-        if not set(PLACE) <= set(getattr(fields, "names", ())):
+        if not set(POSITION) <= set(getattr(fields, "names", ())):
             raise SettingsError(
                 "VERSION_MISSING",
-                f"the pipeline's rows have lost {SOURCE}, the place of the record they come from, "
-                f"by which {self} tells newer rows from older ones.",
-                hint=f"keep the column: select('{SOURCE}', ...); in an aggregate whose keys stay "
-                f"in one partition each: F.max('{SOURCE}').alias('{SOURCE}'); else name a column "
-                "that only grows: version='n'.",
+                f"the pipeline's rows have no {SOURCE}, the position of their Kafka record, which "
+                f"{self} needs to compare versions.",
+                hint=f"keep the column: select('{SOURCE}', ...). In an aggregation whose keys each "
+                f"stay in one partition, add F.max('{SOURCE}').alias('{SOURCE}'). Otherwise name a "
+                "column that only increases: version='n'.",
             )
 
-    def _own_version(self, rows: DataFrame, name: str) -> Column:
+    def _version_column(self, rows: DataFrame, name: str) -> Column:
         from pyspark.sql import functions as F
 
         kind = dict(rows.dtypes).get(name)
@@ -185,12 +185,12 @@ class Database(ABC):
         raise SettingsError(
             "VERSION_TYPE",
             f"the version of {self} is the column {name!r}, which is {kind or 'missing'}.",
-            hint="name a column of whole numbers or timestamps that only grows.",
+            hint="name a column of integers or timestamps that only increases.",
         )
 
 
-def _written(rows: DataFrame, name: str) -> Column:
-    """Give a column as it is written: nested values as JSON."""
+def _encoded(rows: DataFrame, name: str) -> Column:
+    """Return a column as the sink writes it: nested values as JSON."""
     from pyspark.sql import functions as F
 
     column = rows[f"`{name}`"]

@@ -1,4 +1,4 @@
-"""Rows as Kafka records."""
+"""The Kafka sink: encodes rows as Kafka records."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ EXACTLY_ONCE_OPTIONS = {
     "kafka.enable.idempotence": "true",
     "kafka.delivery.timeout.ms": "3600000",
 }
-"""What the proof of exactly once rests on: a write that is given up while its batch is on its way
-could be delivered all the same."""
+"""Exactly once depends on these: a write that times out while its batch is in flight could still be
+delivered."""
 
 IDENTITY = "_identity"
 KEY_OF_RESULT = "_key_of_result"
-"""The identity of results that ``Provenance.java`` does not know by their position."""
+"""The identity of results that ``Provenance.java`` cannot identify by position."""
 HEADER = "eagre"
 """The header with a record's identity: PIPELINE INCARNATION TOPIC/PARTITION/OFFSET/ORDINAL TIME."""
 PROVENANCE_HEADER = "eagre-origin"
-"""The header of records without an identity: TOPIC/PARTITION/OFFSET of the row that gave them, and
-the TIME of that in milliseconds since 1970. The meter goes by it."""
+"""The header of records without an identity: TOPIC/PARTITION/OFFSET of their source record, and its
+TIME in milliseconds since 1970. The latency meter uses it."""
 
 
 @dataclass(frozen=True)
 class ReplayFilter:
     """Skips the results of an exactly-once pipeline that earlier runs delivered.
 
-    ``delivery.begin`` makes it.
+    ``delivery.begin`` creates it.
 
     Attributes:
         prefix: The pipeline's id and the number of the run.
-        delivered: What earlier runs delivered, in the JVM.
-        dead_letters: The dead letters that they wrote, as text for the JVM.
+        delivered: The results that earlier runs delivered, as a JVM object.
+        dead_letters: The dead letters that earlier runs wrote, as text for the JVM.
     """
 
     prefix: str
@@ -59,7 +59,7 @@ def writer(
     replay_filter: ReplayFilter | None = None,
     aligned: Sequence[str] = (),
 ) -> DataStreamWriter:
-    """Prepare the write of a stream to the sink's topic, in update mode, as real time needs it.
+    """Prepare the write of a stream to a topic, in the update mode that real time requires.
 
     >>> query = (  # doctest: +SKIP
     ...     writer(rows, Kafka("scores", key="card"), "127.0.0.1:9092")
@@ -80,7 +80,7 @@ def writer(
 
 
 def encode(rows: DataFrame, sink: Kafka) -> DataFrame:
-    """Turn rows into the columns of Spark's Kafka sink, with their provenance if they have it."""
+    """Convert rows to the columns of Spark's Kafka sink, with their provenance if available."""
     columns = {"value": _value(rows, sink)}
     if sink.key:
         columns["key"] = _key(rows, sink.key)
@@ -97,66 +97,70 @@ def encode(rows: DataFrame, sink: Kafka) -> DataFrame:
 def _filtered(
     rows: DataFrame, replay_filter: ReplayFilter | None, aligned: Sequence[str]
 ) -> DataFrame:
-    """Give each row its identity, and skip those delivered before.
+    """Add an identity to each row, and skip rows that earlier runs delivered.
 
-    Without a replay filter the first row is refused: nothing would know what was delivered.
+    Without a replay filter the first row fails, because the delivered results are unknown.
     """
     spark = rows.sparkSession
     rows = gateway.with_provenance(rows, aligned)
     replays = replay_filter or ReplayFilter("", gateway.nothing_delivered(spark))
     source = rows[KEY_OF_RESULT if KEY_OF_RESULT in rows.columns else SOURCE]
     identity = gateway.identity_column(spark, source, replays.prefix, replays.delivered)
-    known = rows.withColumn(IDENTITY, identity).drop(KEY_OF_RESULT)
-    return known.where(f"{IDENTITY} IS NOT NULL")
+    identified = rows.withColumn(IDENTITY, identity).drop(KEY_OF_RESULT)
+    return identified.where(f"{IDENTITY} IS NOT NULL")
 
 
 def _require_durable(sink: Kafka) -> None:
     for key, value in EXACTLY_ONCE_OPTIONS.items():
-        stated = sink.options.get(key)
-        if stated is not None and key != "kafka.delivery.timeout.ms" and stated.lower() != value:
+        configured = sink.options.get(key)
+        if (
+            configured is not None
+            and key != "kafka.delivery.timeout.ms"
+            and configured.lower() != value
+        ):
             raise SettingsError(
                 "EXACTLY_ONCE_PRODUCER",
-                f"sink {sink.name!r} asks for exactly once and has {key}={stated}.",
-                hint=f"leave it out: exactly once needs {value}.",
+                f"sink {sink.name!r} is exactly-once and sets {key}={configured}.",
+                hint=f"remove the option: exactly once requires {value}.",
             )
 
 
 def _headers(rows: DataFrame) -> Column | None:
-    """The row's own headers, and its identity or else its provenance behind them."""
+    """Return the user's headers, followed by the row's identity or provenance."""
     from pyspark.sql import functions as F
 
-    own = rows["headers"] if "headers" in rows.columns else None
+    headers = rows["headers"] if "headers" in rows.columns else None
     if IDENTITY in rows.columns:
         name, value = HEADER, rows[IDENTITY]
     elif has_provenance(rows):
         name, value = PROVENANCE_HEADER, _provenance(rows[SOURCE])
     else:
-        return own
+        return headers
     added = F.array(F.struct(F.lit(name).alias("key"), value.alias("value")))
-    if own is None:
+    if headers is None:
         return added
-    ours = (HEADER, PROVENANCE_HEADER)
-    kept = F.filter(F.coalesce(own, F.array()), lambda header: ~header["key"].isin(*ours))
-    return F.concat(kept, added)
+    reserved = (HEADER, PROVENANCE_HEADER)
+    retained = F.filter(F.coalesce(headers, F.array()), lambda h: ~h["key"].isin(*reserved))
+    return F.concat(retained, added)
 
 
 def has_provenance(rows: DataFrame) -> bool:
-    """Tell whether rows still have ``_source`` as the source gave it."""
+    """Return whether rows still have the source's ``_source`` column."""
     from pyspark.sql.types import StructType, TimestampType
 
     kind = rows.schema[SOURCE].dataType if SOURCE in rows.columns else None
     if not isinstance(kind, StructType):
         return False
-    wanted = {"topic", "partition", "offset", "timestamp"}
-    return wanted <= set(kind.names) and isinstance(kind["timestamp"].dataType, TimestampType)
+    fields = {"topic", "partition", "offset", "timestamp"}
+    return fields <= set(kind.names) and isinstance(kind["timestamp"].dataType, TimestampType)
 
 
 def _provenance(source: Column) -> Column:
     from pyspark.sql import functions as F
 
-    place = F.concat_ws("/", source["topic"], source["partition"], source["offset"])
+    position = F.concat_ws("/", source["topic"], source["partition"], source["offset"])
     time = F.unix_millis(source["timestamp"]).cast("string")
-    return F.encode(F.concat(place, F.lit(" "), time), "UTF-8")
+    return F.encode(F.concat(position, F.lit(" "), time), "UTF-8")
 
 
 def _value(rows: DataFrame, sink: Kafka) -> Column:
@@ -165,9 +169,9 @@ def _value(rows: DataFrame, sink: Kafka) -> Column:
     if sink.format != "json":
         _require(rows, "value", f"a sink of format {sink.format!r} writes the column 'value'")
         return rows["value"].cast("binary" if sink.format == "bytes" else "string")
-    apart = {SOURCE, IDENTITY, "headers", *(["topic"] if len(sink.topics) > 1 else [])}
-    kept = [rows[f"`{name}`"] for name in rows.columns if name not in apart]
-    return F.to_json(F.struct(*kept), {"ignoreNullFields": "false"})
+    metadata = {SOURCE, IDENTITY, "headers", *(["topic"] if len(sink.topics) > 1 else [])}
+    columns = [rows[f"`{name}`"] for name in rows.columns if name not in metadata]
+    return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
 
 
 def _key(rows: DataFrame, name: str) -> Column:
@@ -179,10 +183,10 @@ def _key(rows: DataFrame, name: str) -> Column:
 def _topic(rows: DataFrame, sink: Kafka) -> Column:
     from pyspark.sql import functions as F
 
-    _require(rows, "topic", f"a sink with several topics ({sink.name}) is told which by a column")
+    _require(rows, "topic", f"a sink with several topics ({sink.name}) needs the column 'topic'")
     topic = rows["topic"]
     unknown = F.concat(
-        F.lit("TOPIC_UNDECLARED: a row names the topic "),
+        F.lit("TOPIC_UNDECLARED: a row has the topic "),
         F.coalesce(topic, F.lit("null")),
         F.lit(f"; the sink declares {sink.name}."),
     )
@@ -193,6 +197,6 @@ def _require(rows: DataFrame, name: str, why: str) -> None:
     if name not in rows.columns:
         raise SettingsError(
             "COLUMN_MISSING",
-            f"{why}, and the pipeline's rows have only: {', '.join(rows.columns)}.",
+            f"{why}, and the pipeline returns only: {', '.join(rows.columns)}.",
             hint=f"add a column {name!r} in the pipeline function.",
         )

@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL as sinks."""
+"""The PostgreSQL sink."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERSION = {
     "_eagre_ordinal": "integer",
     "_eagre_time": "timestamptz",
 }
-"""The columns of a row's version, behind those of the pipeline."""
+"""The columns of a row's version, which follow the pipeline's columns."""
 
 TYPES = {
     "string": "text",
@@ -36,25 +36,25 @@ TYPES = {
     "timestamp_ntz": "timestamp",
     "binary": "bytea",
 }
-"""PostgreSQL's types for Spark's; a decimal is a ``numeric``, nested values are ``jsonb``."""
+"""PostgreSQL's types by Spark's; a decimal becomes ``numeric``, nested values ``jsonb``."""
 
 
 @dataclass(frozen=True)
 class Postgres(Database):
-    """A table of PostgreSQL, upserted row by row.
+    """A PostgreSQL table, upserted row by row.
 
     >>> totals = Postgres("totals", key="card", url="postgresql://127.0.0.1:5432/shop")
     >>> totals.keys
     ('card',)
 
-    Which of two rows is newer: see ``eagre.sinks.database``. User and password come from the file
-    named in ``credentials``, else from ``PGUSER`` and ``PGPASSWORD``, or ``PGPASSFILE``; the URL,
-    if not given, from ``DATABASE_URL``.
+    ``eagre.sinks.database`` describes how it compares versions. User and password come from the
+    ``credentials`` file, or else from ``PGUSER`` and ``PGPASSWORD``, or ``PGPASSFILE``. The default
+    URL is ``DATABASE_URL``.
 
     Attributes:
-        table: The table, with its schema where it needs one: ``"shop.totals"``.
-        create: Whether it may be created. A table that exists needs the four columns of ``VERSION``
-            and a unique index over the key.
+        table: The table, optionally with its schema: ``"shop.totals"``.
+        create: Whether Eagre may create the table. An existing table needs the four columns of
+            ``VERSION`` and a unique index on the key.
     """
 
     table: str
@@ -102,25 +102,25 @@ class Postgres(Database):
         if kind not in TYPES:
             raise SettingsError(
                 "COLUMN_TYPE",
-                f"the column {field.name!r} has the type {kind}, for which {self} has none.",
-                hint="cast it in the pipeline function, to a string for example.",
+                f"the column {field.name!r} has the type {kind}, which {self} does not support.",
+                hint="cast it in the pipeline function, for example to a string.",
             )
         return TYPES[kind]
 
     def _ddl(self, columns: dict[str, str]) -> str:
-        described = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
+        definitions = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
         key = _listed(self.keys)
-        return f"CREATE TABLE IF NOT EXISTS {self._table} ({described}, PRIMARY KEY ({key}))"
+        return f"CREATE TABLE IF NOT EXISTS {self._table} ({definitions}, PRIMARY KEY ({key}))"
 
     def _upsert(self, names: Sequence[str], value: str) -> str:
-        """Write the statement: its condition is the rule of ``eagre.sinks.database``."""
+        """Return the upsert statement; its condition compares versions."""
         changed = [name for name in names if name not in (*self.keys, "_eagre_time")]
         new, old = (
-            {name: f"{row}.{quoted(name)}" for name in VERSION} for row in ("excluded", "kept")
+            {name: f"{row}.{quoted(name)}" for name in VERSION} for row in ("excluded", "existing")
         )
         source, offset, ordinal, time = VERSION
         return (  # names are quoted, values are bound
-            f"INSERT INTO {self._table} AS kept ({_listed(names)}) "  # noqa: S608
+            f"INSERT INTO {self._table} AS existing ({_listed(names)}) "  # noqa: S608
             f"VALUES ({', '.join([value] * len(names))}) "
             f"ON CONFLICT ({_listed(self.keys)}) DO UPDATE SET "
             + "".join(f"{quoted(name)} = excluded.{quoted(name)}, " for name in changed)

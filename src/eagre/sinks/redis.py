@@ -1,4 +1,4 @@
-"""Hashes of Redis as sinks."""
+"""The Redis sink: one hash per key."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Redis(Database):
-    """A hash of Redis for each row, with a field for each of its columns.
+    """A Redis hash for each key, with one field per column.
 
     >>> totals = Redis("totals:{card}", key="card", url="redis://127.0.0.1:6379/0")
     >>> totals.parts
     (['totals:', ''], ['card'])
 
-    A null is a field that is not there; numbers and times are text, nested values JSON. The fields
+    A null value has no field. Numbers and times are text, nested values are JSON. The fields
     ``_eagre_source``, ``_eagre_offset``, ``_eagre_ordinal`` and ``_eagre_time`` hold the version;
-    which of two is newer: see ``eagre.sinks.database``. User and password come from the file named
-    in ``credentials``, else from ``REDIS_USERNAME`` and ``REDIS_PASSWORD``; the URL, if not given,
-    from ``REDIS_URL``. ``rediss://`` speaks TLS.
+    ``eagre.sinks.database`` describes how it compares versions. User and password come from the
+    ``credentials`` file, or else from ``REDIS_USERNAME`` and ``REDIS_PASSWORD``. The default URL is
+    ``REDIS_URL``. ``rediss://`` uses TLS.
 
     Attributes:
         template: The key of the hash, with the key columns in braces.
@@ -42,9 +42,9 @@ class Redis(Database):
         if set(self.parts[1]) != set(self.keys):
             raise SettingsError(
                 "KEY_TEMPLATE",
-                f"the name in {self} must hold its key columns in braces, and no others: "
+                f"the template of {self} must contain exactly its key columns in braces: "
                 f"{', '.join(self.keys)}.",
-                hint='write for example eg.Redis("totals:{card}", key="card").',
+                hint='write, for example, eg.Redis("totals:{card}", key="card").',
             )
 
     def __str__(self) -> str:
@@ -52,14 +52,14 @@ class Redis(Database):
 
     @property
     def parts(self) -> tuple[list[str], list[str]]:
-        """The words of the template, and the columns between them."""
+        """The literal parts of the template, and the columns between them."""
         try:
-            found = list(Formatter().parse(self.template))
+            fields = list(Formatter().parse(self.template))
         except ValueError:
             return [self.template], []
-        columns = [column for _, column, _, _ in found if column is not None]
-        words = [word for word, _, _, _ in found]
-        return words + [""] * (len(columns) + 1 - len(words)), columns
+        columns = [column for _, column, _, _ in fields if column is not None]
+        literals = [literal for literal, _, _, _ in fields]
+        return literals + [""] * (len(columns) + 1 - len(literals)), columns
 
     def _check_url(self, url: str) -> None:
         super()._check_url(url)
@@ -72,10 +72,10 @@ class Redis(Database):
             )
 
     def _spec(self, schema: StructType) -> dict[str, Any]:
-        words, columns = self.parts
+        literals, columns = self.parts
         return {
             "kind": "redis",
             "keys": [schema.names.index(name) for name in columns],
             "columns": schema.names,
-            "template": words,
+            "template": literals,
         }

@@ -1,4 +1,4 @@
-"""Rows that are too large for the sink: its producer would refuse them, and fail the query."""
+"""Handles records that are too large for the sink, before its producer rejects them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
     from eagre.sources import Kafka
 
-PRODUCERS_LIMIT = 1_048_576
-"""What Kafka's producer takes, if ``kafka.max.request.size`` does not say otherwise."""
+PRODUCER_LIMIT = 1_048_576
+"""The producer's default for ``max.request.size``."""
 
 FITS = "_fits"
 
 
 def fitting(records: DataFrame, sink: Kafka, brokers: str | None) -> DataFrame:
-    """Keep the records that the sink can take; the others go by its ``on_error``.
+    """Keep the records that fit into the sink; its ``on_error`` handles the others.
 
-    Outside a pipeline nobody knows where dead letters go, and all are kept.
+    Outside a pipeline there is no dead-letter topic, and all records pass.
     """
     if not pipeline_context().clusters:
         return records.drop(SOURCE)
@@ -32,7 +32,7 @@ def fitting(records: DataFrame, sink: Kafka, brokers: str | None) -> DataFrame:
 
 
 def _rules(records: DataFrame, sink: Kafka, brokers: str | None) -> str:
-    limit = sink.options.get("kafka.max.request.size", PRODUCERS_LIMIT)
+    limit = sink.options.get("kafka.max.request.size", PRODUCER_LIMIT)
     return json.dumps(
         {
             **policy(sink.on_error, pipeline_context().clusters),
@@ -46,7 +46,7 @@ def _rules(records: DataFrame, sink: Kafka, brokers: str | None) -> str:
 
 
 def _arguments(records: DataFrame) -> list[Column]:
-    """Give what ``Fits.java`` takes: lengths, headers, the sink's topic, the row's origin."""
+    """Return the arguments of ``CheckSize.java``: lengths, headers, topic, provenance."""
     from pyspark.sql import functions as F
 
     def optional(name: str, kind: str) -> Column:
@@ -55,20 +55,20 @@ def _arguments(records: DataFrame) -> list[Column]:
     def length(name: str) -> Column:
         return F.coalesce(F.octet_length(optional(name, "string")), F.lit(-1))
 
-    origin = _origin(records)
+    provenance = _provenance(records)
     return [
         length("value"),
         length("key"),
         optional("headers", "array<struct<key:string,value:binary>>"),
         optional("topic", "string"),
-        origin["topic"],
-        F.coalesce(origin["partition"], F.lit(-1)),
-        F.coalesce(origin["offset"], F.lit(-1).cast("bigint")),
+        provenance["topic"],
+        F.coalesce(provenance["partition"], F.lit(-1)),
+        F.coalesce(provenance["offset"], F.lit(-1).cast("bigint")),
     ]
 
 
-def _origin(records: DataFrame) -> Column:
-    """Give the row's origin; null where it has none, or one of the user's own making."""
+def _provenance(records: DataFrame) -> Column:
+    """Return the row's provenance; null if it has none, or if the user replaced the column."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 

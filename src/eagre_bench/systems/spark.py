@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eagre.config import LOOPBACK
 from eagre.jvm import class_path, companion_jar, find_java
-from eagre.profile import CLIENTS, COLLECTOR, DEFAULT, PROFILE
+from eagre.profile import CLIENTS, DEFAULT, GC_OPTIONS, PROFILE
 from eagre.session import LOCAL_SLOTS
 from eagre.trial.app import COMMITS, run_app
 from eagre.trial.process import Command
@@ -42,7 +42,7 @@ class Eagre(System):
 
     def settings(self, job: Job) -> dict[str, str]:
         """The profile, which Eagre sets by itself."""
-        profile = {setting.key: setting.value for setting in (*PROFILE, COLLECTOR)}
+        profile = {setting.key: setting.value for setting in (*PROFILE, GC_OPTIONS)}
         clients = CLIENTS[self.profile]
         return {**profile, **clients.source, **clients.sink, **slow(job), **self._overrides}
 
@@ -222,7 +222,7 @@ class SparkMicroBatch(_Plain):
 
     def settings(self, job: Job) -> dict[str, str]:
         """The profile, and a trigger."""
-        profile = {setting.key: setting.value for setting in (*PROFILE, COLLECTOR)}
+        profile = {setting.key: setting.value for setting in (*PROFILE, GC_OPTIONS)}
         trigger = {"trigger": f"processingTime={job.trigger_ms} milliseconds"}
         return {**self._base(job), **profile, **trigger}
 

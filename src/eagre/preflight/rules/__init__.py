@@ -1,4 +1,4 @@
-"""The rules, by what they are about. Importing this fills the register."""
+"""The rules, grouped by subject. Importing this package registers all of them."""
 
 from eagre.preflight.rules import (
     checkpoints,
@@ -29,4 +29,4 @@ MODULES = (
     state,
     topics,
 )
-"""In the order in which they are looked for."""
+"""In the order in which the rules run."""

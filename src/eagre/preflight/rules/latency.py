@@ -1,4 +1,4 @@
-"""Settings that multiply the latency of a query that is otherwise well made."""
+"""Settings that multiply the latency of an otherwise sound query."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from eagre.config import interval_ms
 from eagre.errors import SettingsError
 from eagre.preflight.facts import number
-from eagre.preflight.finding import Found, rule
-from eagre.profile import CHOICE, COLLECTOR, DEFAULT, clients, java_options
+from eagre.preflight.finding import Match, rule
+from eagre.profile import CHOICE, DEFAULT, GC_OPTIONS, clients, java_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,28 +25,28 @@ MINIMUM_EPOCH_MS = 5_000
 LONG_EPOCH_MS = 300_000
 SMALL_HEAP_MB = 512
 NEW_CLIENTS = 4
-"""From this release on the producer lingers for 5 ms by default."""
+"""The first Kafka release whose producer lingers for 5 ms by default."""
 
 
 @rule(
     "EPOCH_SHORT",
     "error",
-    "Spark refuses the query at its start.",
+    "Spark refuses to start the query.",
     "INVALID_STREAMING_REAL_TIME_MODE_TRIGGER_INTERVAL",
 )
-def epoch_short(facts: Facts) -> Iterator[Found]:
-    """The interval of real time is its epoch, not its latency, and Spark wants at least 5 seconds.
+def epoch_short(facts: Facts) -> Iterator[Match]:
+    """The interval of a real-time trigger is its epoch, not its latency; the minimum is 5 seconds.
 
-    Rows leave at once whatever the epoch; at its end offsets and state are committed, and the query
-    stands still for a moment. `spark.sql.streaming.realTimeMode.minBatchDuration` lowers the
-    minimum for tests.
+    Rows leave immediately, whatever the length of the epoch. At the epoch boundary, Spark commits
+    offsets and state, and the query pauses for a moment. For tests,
+    `spark.sql.streaming.realTimeMode.minBatchDuration` lowers the minimum.
     """
     least = _ms(facts.setting(MINIMUM_EPOCH, ""), MINIMUM_EPOCH_MS)
     if 0 < facts.plan.every_ms < least:
-        yield Found(
+        yield Match(
             "trigger",
             f"an epoch of {facts.plan.every_ms:,} ms is below the minimum of {least:,} ms.",
-            "leave --every at its default of 1 minute; rows leave at once all the same.",
+            "keep --every at its default of 1 minute; the epoch does not delay rows.",
             numbers={"epoch_ms": facts.plan.every_ms, "minimum_ms": least},
         )
 
@@ -54,33 +54,33 @@ def epoch_short(facts: Facts) -> Iterator[Found]:
 @rule(
     "EPOCH_LONG",
     "warning",
-    "After a failure all results since the epoch began are computed and sent again.",
+    "After a failure the query computes and sends all results since the start of the epoch again.",
 )
-def epoch_long(facts: Facts) -> Iterator[Found]:
-    """An epoch is what a restart repeats, and what a drain waits for.
+def epoch_long(facts: Facts) -> Iterator[Match]:
+    """A restart repeats the current epoch, and a drain waits for its end.
 
     Ten minutes at 2,000 rows per second are 1.2 million rows to read again before the first new
-    one. A minute is the default: its boundary stays below one row in a hundred.
+    one. The default is one minute: its boundary affects fewer than one row in a hundred.
     """
     if facts.plan.every_ms > LONG_EPOCH_MS:
-        yield Found(
+        yield Match(
             "trigger",
-            f"an epoch of {facts.plan.every_ms / 60_000:g} minutes is repeated after a failure.",
+            f"after a failure the query repeats up to {facts.plan.every_ms / 60_000:g} minutes.",
             "shorten it: --every '1 minute'.",
             numbers={"epoch_ms": facts.plan.every_ms},
         )
 
 
-@rule("BUFFER_WAIT", "warning", "Each row waits that long in each shuffle, at low rates.")
-def buffer_wait(facts: Facts) -> Iterator[Found]:
-    """The streaming shuffle sends a buffer when it is full or this old, 50 ms by default.
+@rule("BUFFER_WAIT", "warning", "At low rates, each row waits that long in each shuffle.")
+def buffer_wait(facts: Facts) -> Iterator[Match]:
+    """The streaming shuffle sends a buffer when it is full, or after 50 ms by default.
 
-    Measured at 2,000 rows per second: a median of 34 ms with 50, of 8 ms with 1. Eagre's profile
-    sets 1.
+    Measured at 2,000 rows per second, the median latency is 34 ms with a wait of 50 ms, and 8 ms
+    with 1 ms. Eagre's profile sets 1 ms.
     """
     waits = _ms(facts.setting(BUFFER_WAIT, ""), BUFFER_WAIT_DEFAULT)
     if facts.plan.exchanges and waits > BUFFER_WAIT_MS:
-        yield Found(
+        yield Match(
             BUFFER_WAIT,
             f"rows wait up to {waits} ms in each of {len(facts.plan.exchanges)} shuffles.",
             "set it to 1.",
@@ -90,21 +90,21 @@ def buffer_wait(facts: Facts) -> Iterator[Found]:
         )
 
 
-@rule("LINGER", "warning", "Each result waits that long in the producer.")
-def linger(facts: Facts) -> Iterator[Found]:
-    """`linger.ms` lets the producer wait for more records to send together.
+@rule("LINGER", "warning", "Each result waits up to that long in the producer.")
+def linger(facts: Facts) -> Iterator[Match]:
+    """With `linger.ms`, the producer waits for more records to send in one request.
 
-    Kafka's clients before 4.0 do not wait unless told to; from 4.0 on they wait 5 ms. Eagre sets 0,
-    and 5 ms where the profile for throughput was asked for.
+    The default is 0 in Kafka clients before 4.0, and 5 ms since then. Eagre sets 0, or 5 ms with
+    the throughput profile.
     """
     if facts.plan.format != "kafka":
         return
     version = str(facts.plan.jvm["kafka_clients"]).split(".")[0]
-    unset = 5 if version.isdigit() and int(version) >= NEW_CLIENTS else 0
-    waits = number(facts.plan.option("kafka.linger.ms"), unset)
-    asked_for = number(clients(facts.setting(CHOICE, DEFAULT)).sink["kafka.linger.ms"], 0)
-    if waits > max(LINGER_MS, asked_for):
-        yield Found(
+    default = 5 if version.isdigit() and int(version) >= NEW_CLIENTS else 0
+    waits = number(facts.plan.option("kafka.linger.ms"), default)
+    profile_linger = number(clients(facts.setting(CHOICE, DEFAULT)).sink["kafka.linger.ms"], 0)
+    if waits > max(LINGER_MS, profile_linger):
+        yield Match(
             "option kafka.linger.ms",
             f"the producer waits up to {waits} ms before it sends a record.",
             "set it to 0.",
@@ -113,21 +113,21 @@ def linger(facts: Facts) -> Iterator[Found]:
         )
 
 
-@rule("FETCH_WAIT", "warning", "Rows wait in the broker until enough of them are there.")
-def fetch_wait(facts: Facts) -> Iterator[Found]:
-    """`fetch.min.bytes` lets the broker hold an answer back until so many bytes are there.
+@rule("FETCH_WAIT", "warning", "Records wait in the broker until there are enough of them.")
+def fetch_wait(facts: Facts) -> Iterator[Match]:
+    """With `fetch.min.bytes`, the broker delays a response until it has that many bytes.
 
-    It does so for at most `fetch.max.wait.ms`, 500 by default. With the default of 1 byte the
-    answer goes out with the first record, and the wait does not matter.
+    It waits for at most `fetch.max.wait.ms`, 500 by default. With the default of 1 byte the broker
+    responds with the first record, and the wait does not matter.
     """
     for source in facts.plan.sources:
         least = number(source.option("kafka.fetch.min.bytes"), 1)
         longest = number(source.option("kafka.fetch.max.wait.ms"), 500)
         if least > 1 and longest > BUFFER_WAIT_MS:
-            yield Found(
+            yield Match(
                 "option kafka.fetch.min.bytes",
                 f"the broker waits for {least:,} bytes, up to {longest} ms.",
-                "take the option out.",
+                "remove the option.",
                 numbers={"min_bytes": least, "max_wait_ms": longest},
                 options={"kafka.fetch.min.bytes": "1"},
             )
@@ -136,81 +136,82 @@ def fetch_wait(facts: Facts) -> Iterator[Found]:
 @rule(
     "ACKS",
     "advice",
-    "The latency of a write includes the slowest replica, or a record may be lost.",
+    "A record may be lost when the leader of its partition fails.",
 )
-def acks(facts: Facts) -> Iterator[Found]:
-    """How many replicas must have a record before it counts as written.
+def acks(facts: Facts) -> Iterator[Match]:
+    """`acks` is the number of replicas that must have a record before Kafka confirms the write.
 
-    The default, `all`, is safe, and each write then waits for the slowest replica in sync; `1`
-    waits for the leader alone and loses what the leader had not passed on when it died; `0` waits
-    for nobody, so that an error is never seen. Keep `all` unless the results can be had again.
+    The default, `all`, is safe: each write waits for the slowest in-sync replica. With `1`, a write
+    waits only for the leader, and records that are not yet replicated are lost when the leader
+    fails. With `0`, the producer never notices an error. Keep `all`, unless you can recompute the
+    results.
     """
     if facts.plan.option("kafka.acks") in ("0", "1"):
         value = facts.plan.option("kafka.acks")
-        yield Found(
+        yield Match(
             "option kafka.acks",
-            f"acks is {value}: a record that only the leader had is lost with it."
+            f"acks is {value}: records that only the leader has are lost when it fails."
             if value == "1"
-            else "acks is 0: a record that did not arrive is never noticed.",
-            "keep `all` unless the results can be had again.",
+            else "acks is 0: the producer never notices a failed write.",
+            "keep `all`, unless you can recompute the results.",
             options={"kafka.acks": "all"},
         )
 
 
-@rule("COLLECTOR", "warning", "Rows wait while the collector stops the JVM.")
-def collector(facts: Facts) -> Iterator[Found]:
-    """The JVM chose the serial collector, which stops everything on one thread.
+@rule("COLLECTOR", "warning", "Rows wait while the GC pauses the JVM.")
+def serial_gc(facts: Facts) -> Iterator[Match]:
+    """The JVM uses the serial GC, which pauses all threads and collects on one.
 
-    It does so by itself on machines it takes for small. On few cores the parallel collector is the
-    quickest; Eagre sets it unless your own options name another.
+    The JVM chooses it by default on small machines. On few cores the parallel GC is the fastest.
+    Eagre sets it, unless your own options choose another one.
     """
     if "Copy" in facts.plan.jvm["collectors"]:
-        own = re.sub(r"-XX:\+Use\w+GC", "", facts.setting(COLLECTOR.key, "")).strip()
-        better = f"{java_options(int(facts.plan.jvm['heap_mb']))} {own}".strip()
-        yield Found(
-            COLLECTOR.key,
-            "the driver runs the serial collector.",
+        options = re.sub(r"-XX:\+Use\w+GC", "", facts.setting(GC_OPTIONS.key, "")).strip()
+        better = f"{java_options(int(facts.plan.jvm['heap_mb']))} {options}".strip()
+        yield Match(
+            GC_OPTIONS.key,
+            "the driver uses the serial GC.",
             f"set {better}.",
-            settings={COLLECTOR.key: better},
+            settings={GC_OPTIONS.key: better},
         )
 
 
-@rule("HEAP_SMALL", "warning", "Collections are frequent and long; state and buffers may not fit.")
-def heap_small(facts: Facts) -> Iterator[Found]:
-    """In local mode the driver's heap holds everything but RocksDB's own memory.
+@rule("HEAP_SMALL", "warning", "GC pauses are frequent and long; state and buffers may not fit.")
+def heap_small(facts: Facts) -> Iterator[Match]:
+    """In local mode the driver's heap holds everything except RocksDB's memory.
 
-    A gigabyte, Spark's default, is enough for small state; each shuffle buffer may take 32 MB per
-    partition.
+    Spark's default of one gigabyte is enough for small state. Each shuffle buffer can take 32 MB
+    per partition.
     """
     heap = int(facts.plan.jvm["heap_mb"])
     if heap < SMALL_HEAP_MB and facts.slots is not None:
-        yield Found(
+        yield Match(
             "spark.driver.memory",
             f"the driver's heap is {heap} MB.",
-            "give it a gigabyte or more.",
+            "set it to one gigabyte or more.",
             numbers={"heap_mb": heap},
             settings={"spark.driver.memory": "1g"},
         )
 
 
-@rule("ADAPTIVE", "advice", "Nothing in real time; in micro-batches plans may change between runs.")
-def adaptive(facts: Facts) -> Iterator[Found]:
-    """Adaptive execution re-plans between the stages of a batch, and real time has no such moment.
+@rule("ADAPTIVE", "advice", "None in real time; in micro-batches, plans may change between runs.")
+def adaptive(facts: Facts) -> Iterator[Match]:
+    """Adaptive execution re-plans between stages, and in real time all stages run together.
 
-    Real time plans its shuffles without it. A stateful micro-batch query on the same checkpoint
+    Real time does not use adaptive execution. A stateful micro-batch query on the same checkpoint
     does not use it either.
     """
     key = "spark.sql.adaptive.enabled"
     if key in facts.settings and facts.on(key) and facts.plan.exchanges:
-        yield Found(
+        yield Match(
             key,
-            "adaptive execution is asked for, and real time does not use it.",
-            "leave the setting out.",
+            "adaptive execution is on, and real time does not use it.",
+            "remove the setting.",
         )
 
 
 def _ms(text: str, default: int) -> int:
-    """Read a setting that Spark takes with or without a unit."""
+    """Parse a duration that Spark accepts with or without a unit."""
     try:
         return int(text) if text.isdigit() else interval_ms(text)
     except SettingsError:

@@ -1,10 +1,10 @@
-"""Python functions of PySpark's own, which real time does not run."""
+"""PySpark's Python functions, which Real-Time Mode does not run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eagre.preflight.finding import ALLOWLIST, REFUSED, Found, rule
+from eagre.preflight.finding import ALLOWLIST, REFUSED, Match, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,45 +26,45 @@ PYTHON_STATE = ("FlatMapGroupsInPandasWithStateExec", "TransformWithStateInPySpa
 
 
 @rule("PYTHON_UDF", "error", REFUSED, ALLOWLIST)
-def python_udf(facts: Facts) -> Iterator[Found]:
-    """Open-source Real-Time Mode runs no Python functions of PySpark's own.
+def python_udf(facts: Facts) -> Iterator[Match]:
+    """Open-source Real-Time Mode does not run PySpark's Python UDFs.
 
-    With Spark's check switched off a UDF would give nothing until the epoch ends, since its runner
-    collects rows first. Eagre's bridge runs the same function row by row, in every mode:
+    Without Spark's check, a UDF would return nothing until the epoch ends, because its runner
+    collects rows into batches first. `eg.udf` runs the same function row by row, in every mode:
 
         score = eg.udf(function, "double")          # instead of F.udf(function, "double")
         df.withColumn("risk", score("amount", "country"))
 
-    `eg.batch_udf` takes the place of a pandas UDF: the function gets lists of the rows that are
-    there. The guide to Python in the stream says what both cost. SQL expressions (`F.when`,
-    `F.transform`, `F.aggregate` and several hundred more) run inside the JVM at no extra cost; and
-    the same file runs as it is in micro-batches: `eagre run APP.py --mode micro-batch`.
+    `eg.batch_udf` replaces a pandas UDF: the function receives the rows that have arrived as lists.
+    The guide to Python functions describes the cost of both. SQL expressions (`F.when`,
+    `F.transform`, `F.aggregate` and several hundred more) run inside the JVM at no extra cost. The
+    same file also runs unchanged in micro-batches: `eagre run APP.py --mode micro-batch`.
     """
     functions = [e for e in facts.plan.expressions if e["kind"] == "python"]
     for node in facts.plan.running(*PYTHON_UDF):
         named = ", ".join(dict.fromkeys(e["text"].split("(")[0] for e in functions)) or node.name
         line = next((e["line"] for e in functions if e["line"]), node.line)
-        yield Found(
+        yield Match(
             f"Python function {named}",
             f"the Python function {named} cannot run in real time.",
-            "make it with eg.udf (or eg.batch_udf) instead, write it in SQL expressions, or run in "
+            "define it with eg.udf or eg.batch_udf, write it as SQL expressions, or run in "
             "micro-batches: --mode micro-batch.",
             line=line,
         )
 
 
 @rule("PYTHON_MAP", "error", REFUSED, ALLOWLIST)
-def python_map(facts: Facts) -> Iterator[Found]:
+def python_map(facts: Facts) -> Iterator[Match]:
     """`mapInPandas`, `mapInArrow`, `applyInPandas` and Python table functions need a whole batch.
 
-    `eg.flat_map(df, function, schema)` makes any number of rows of each row, in every mode;
-    `eg.batch_udf` gives a function the rows that are there as lists. Or use SQL expressions and
-    `F.explode`, or run in micro-batches.
+    `eg.flat_map(df, function, schema)` turns each row into any number of rows, in every mode.
+    `eg.batch_udf` passes the rows that have arrived to a function as lists. You can also use SQL
+    expressions and `F.explode`, or run in micro-batches.
     """
     for node in facts.plan.running(*PYTHON_MAPS):
-        yield Found(
+        yield Match(
             node.name,
-            f"{node.name} collects rows for Python, and real time passes them one by one.",
+            f"{node.name} collects rows into batches, and real time processes rows one by one.",
             "use eg.flat_map or eg.batch_udf, SQL expressions and F.explode, or run in "
             "micro-batches: --mode micro-batch.",
             line=node.line,
@@ -72,19 +72,19 @@ def python_map(facts: Facts) -> Iterator[Found]:
 
 
 @rule("PYTHON_STATE", "error", REFUSED, ALLOWLIST)
-def python_state(facts: Facts) -> Iterator[Found]:
-    """`applyInPandasWithState` and PySpark's `transformWithState` run their state in Python.
+def python_state(facts: Facts) -> Iterator[Match]:
+    """`applyInPandasWithState` and PySpark's `transformWithState` process their state in Python.
 
-    `eg.transform_with_state(df.groupBy("card"), processor, schema)` runs the same, unchanged
-    `StatefulProcessor` (its Row API) in every mode, with its state in Spark's own store; it needs a
-    checkpoint of its own. Aggregations, windows and `dropDuplicates` in the JVM cover much of what
-    is written by hand (a running mean is `F.avg`, the last value is `F.max_by(value, at)`).
+    `eg.transform_with_state(df.groupBy("card"), processor, schema)` runs the same
+    `StatefulProcessor` (Row API), unchanged, in every mode, with its state in Spark's state store.
+    It needs a new checkpoint. Built-in aggregations, windows and `dropDuplicates` often replace a
+    custom processor: a running mean is `F.avg`, the last value is `F.max_by(value, at)`.
     """
     for node in facts.plan.running(*PYTHON_STATE):
-        yield Found(
+        yield Match(
             node.name,
-            f"{node.name} keeps its state through Python, which real time does not run.",
-            "give the processor to eg.transform_with_state, use aggregations per key, or run in "
+            f"{node.name} manages its state in Python, which real time does not run.",
+            "pass the processor to eg.transform_with_state, use aggregations per key, or run in "
             "micro-batches: --mode micro-batch.",
             line=node.line,
         )

@@ -1,10 +1,10 @@
-"""Single records: what one bad row does, and what time it is."""
+"""Expressions over single records: failures, clocks and Python calls."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eagre.preflight.finding import Found, rule
+from eagre.preflight.finding import Match, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from eagre.preflight.facts import Facts
 
 REMEDIES = {
-    "cast": "use F.try_to_number, F.try_to_timestamp or Column.try_cast: a bad value gives null.",
+    "cast": "use F.try_to_number, F.try_to_timestamp or Column.try_cast: they return null.",
     "division": "use F.try_divide(a, b), or guard it: F.when(b != 0, a / b).",
-    "index": "use F.get(array, i) or F.try_element_at: nothing there gives null.",
+    "index": "use F.get(array, i) or F.try_element_at: they return null for a missing element.",
 }
 WORDS = {"cast": "a cast", "division": "a division", "index": "an index"}
 
@@ -22,25 +22,25 @@ WORDS = {"cast": "a cast", "division": "a division", "index": "an index"}
 @rule(
     "FROZEN_CLOCK",
     "warning",
-    "Every row of an epoch has the same time, up to minutes old, and another one on replay.",
+    "All rows of an epoch get the same time. It can be minutes old, and it changes on replay.",
 )
-def frozen_clock(facts: Facts) -> Iterator[Found]:
-    """`current_timestamp()` is the start of the epoch, the same for all of its rows.
+def frozen_clock(facts: Facts) -> Iterator[Match]:
+    """`current_timestamp()` returns the start of the epoch, the same value for all of its rows.
 
-    In micro-batches that is the time to within a second; in real time it may be minutes off. A
-    clock that is read for each row:
+    In micro-batches that is accurate to about a second; in real time it can be minutes off. This
+    expression reads the clock for each row:
 
         F.timestamp_millis(F.expr("reflect('java.lang.System',
         'currentTimeMillis')").cast("bigint"))
 
-    The time at which the record reached Kafka is in `_source.timestamp`, and is the same on replay.
+    `_source.timestamp` holds the record's Kafka timestamp, which stays the same on replay.
     """
     for e in facts.plan.expressions:
         if e["kind"] == "clock":
-            yield Found(
+            yield Match(
                 e["text"],
-                f"{e['text']} stands still for a whole epoch ({facts.plan.every_ms / 1000:g} s).",
-                "use _source.timestamp, or a per-row clock as `eagre explain FROZEN_CLOCK` shows.",
+                f"{e['text']} is constant for a whole epoch ({facts.plan.every_ms / 1000:g} s).",
+                "use _source.timestamp, or a per-row clock: see `eagre explain FROZEN_CLOCK`.",
                 line=e["line"],
                 numbers={"epoch_ms": facts.plan.every_ms},
             )
@@ -49,25 +49,26 @@ def frozen_clock(facts: Facts) -> Iterator[Found]:
 @rule(
     "PYTHON_COST",
     "advice",
-    "Each batch crosses to a Python process and back, and waits for its slowest row.",
+    "Each batch goes to a Python process and back, and waits for its slowest row.",
     real_time_only=False,
 )
-def python_cost(facts: Facts) -> Iterator[Found]:
-    """A Python function runs in a worker process; rows go there and back in batches.
+def python_cost(facts: Facts) -> Iterator[Match]:
+    """A Python UDF runs in a worker process; Spark sends rows there and back in batches.
 
-    In micro-batches that works, and costs CPU for each row: `python-map` beside `stateless` in
-    `eagre bench run` shows how much on your machine. SQL expressions run inside the JVM at no extra
-    cost. In real time Spark refuses it (PYTHON_UDF); `eg.udf` runs it there and here.
+    This works in micro-batches, but costs CPU for each row. To see how much on your machine,
+    compare the workloads `python-map` and `stateless` in `eagre bench run`. SQL expressions run
+    inside the JVM at no extra cost. Real-Time Mode refuses Python UDFs (see PYTHON_UDF); `eg.udf`
+    runs in both modes.
     """
     if facts.mode == "real-time":
         return
     for e in facts.plan.expressions:
         if e["kind"] == "python":
             name = e["text"].split("(")[0]
-            yield Found(
+            yield Match(
                 f"Python function {name}",
                 f"the Python function {name} runs outside the JVM.",
-                "make it with eg.udf, or write it in SQL expressions, where its cost matters.",
+                "if its cost matters, use SQL expressions, or define it with eg.udf.",
                 line=e["line"],
             )
 
@@ -75,23 +76,23 @@ def python_cost(facts: Facts) -> Iterator[Found]:
 @rule(
     "CRASH_LOOP",
     "warning",
-    "One such row ends the query; the restart reads the same row, and it ends again.",
+    "One bad row stops the query. The restart reads the same row, and the query stops again.",
     real_time_only=False,
 )
-def crash_loop(facts: Facts) -> Iterator[Found]:
+def crash_loop(facts: Facts) -> Iterator[Match]:
     """ANSI mode is on by default: a cast, division or index that fails raises an error.
 
-    In a stream that is a loop: the query dies, starts again before the row, and dies. The `try_`
-    functions give null instead; `F.when(b != 0, a / b)` guards a division. Rows that `eg.Kafka`
-    cannot parse never raise: they become dead letters.
+    In a stream this causes a crash loop: the query fails, restarts before the row, and fails again.
+    The `try_` functions return null instead; `F.when(b != 0, a / b)` guards a division. Records
+    that `eg.Kafka` cannot parse never raise: they become dead letters.
     """
     if not facts.on("spark.sql.ansi.enabled", default=True):
         return
     for e in facts.plan.expressions:
         if e["kind"] in REMEDIES:
-            yield Found(
+            yield Match(
                 e["text"],
-                f"{WORDS[e['kind']]} that fails on a bad row ends the query: {e['text']}.",
+                f"{WORDS[e['kind']]} that fails on a bad row stops the query: {e['text']}.",
                 REMEDIES[e["kind"]],
                 line=e["line"],
             )

@@ -1,4 +1,4 @@
-"""What makes a query repeat itself, leak, or run in a way that has no future."""
+"""Settings that duplicate rows, expose secrets, or depend on a deprecated mode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eagre.preflight.facts import number
-from eagre.preflight.finding import RULES, Found, rule
+from eagre.preflight.finding import RULES, Match, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,45 +28,45 @@ HARMLESS = re.compile(
 @rule(
     "CONTINUOUS_TRIGGER",
     "warning",
-    "The query stays at map and filter: no state, no exactly once, no tooling, and no development.",
+    "The query is limited to map and filter: no state, no exactly once, no further development.",
     real_time_only=False,
 )
-def continuous_trigger(facts: Facts) -> Iterator[Found]:
-    """`trigger(continuous=...)` was Spark's first attempt at milliseconds and stayed experimental.
+def continuous_trigger(facts: Facts) -> Iterator[Match]:
+    """`trigger(continuous=...)` was Spark's first low-latency mode and is still experimental.
 
-    It knows neither aggregation nor joins. The way over: take the checkpoint's offsets, or start
-    from `latest`, with a fresh checkpoint, and change two words:
+    It supports neither aggregations nor joins. To migrate, use a new checkpoint, start from the old
+    checkpoint's offsets or from `latest`, and change the output mode and the trigger:
 
         writer.outputMode("update").trigger(realTime="1 minute")
 
-    What was read once is read again from the last committed epoch, as before.
+    As before, a restart reads again from the last committed epoch.
     """
     if facts.plan.trigger != "continuous":
         return
-    there = replace(facts, mode="real-time")
-    ahead = {
+    real_time_facts = replace(facts, mode="real-time")
+    blockers = {
         finding.id
         for rule_ in RULES.values()
         if rule_.real_time_only and rule_.level == "error"
-        for finding in rule_.check(there)
+        for finding in rule_.check(real_time_facts)
     } - {"OUTPUT_MODE"}
-    also = f" Before that: {', '.join(sorted(ahead))}." if ahead else ""
-    yield Found(
+    first = f" First resolve: {', '.join(sorted(blockers))}." if blockers else ""
+    yield Match(
         'trigger(continuous="...")',
         "the query runs in the old continuous mode.",
-        'use .outputMode("update").trigger(realTime="1 minute") and a fresh checkpoint.' + also,
+        'use .outputMode("update").trigger(realTime="1 minute") and a new checkpoint.' + first,
     )
 
 
-@rule("SPECULATION", "warning", "A second copy of a task writes every row once more.")
-def speculation(facts: Facts) -> Iterator[Found]:
-    """Speculative execution starts a slow task again beside itself.
+@rule("SPECULATION", "warning", "A second copy of a task writes every row again.")
+def speculation(facts: Facts) -> Iterator[Match]:
+    """Speculative execution starts a second copy of a slow task.
 
-    A real-time task runs as long as the epoch, so it always looks slow, and its copy writes the
-    same rows to the sink.
+    A real-time task runs as long as the epoch, so it always looks slow. Its copy writes the same
+    rows to the sink.
     """
     if facts.on("spark.speculation"):
-        yield Found(
+        yield Match(
             "spark.speculation",
             "speculative execution is on.",
             "switch it off.",
@@ -77,18 +77,18 @@ def speculation(facts: Facts) -> Iterator[Found]:
 @rule(
     "DYNAMIC_ALLOCATION",
     "warning",
-    "Slots that the query needs for good may be missing at an epoch.",
+    "The query may lack slots at the start of an epoch.",
 )
-def dynamic_allocation(facts: Facts) -> Iterator[Found]:
-    """Dynamic allocation gives executors back when they look idle and asks for them anew.
+def dynamic_allocation(facts: Facts) -> Iterator[Match]:
+    """Dynamic allocation releases executors that look idle and requests them again later.
 
-    A real-time query needs all its slots at the start of every epoch, at once. Ask for a fixed
-    number of executors: `eagre size` computes it.
+    A real-time query needs all its slots at the start of every epoch. Request a fixed number of
+    executors; `eagre size` computes it.
     """
     if facts.on("spark.dynamicAllocation.enabled"):
-        yield Found(
+        yield Match(
             "spark.dynamicAllocation.enabled",
-            "executors may come and go.",
+            "dynamic allocation is on: Spark may release executors.",
             "switch it off, and set spark.executor.instances.",
             settings={"spark.dynamicAllocation.enabled": "false"},
         )
@@ -97,20 +97,20 @@ def dynamic_allocation(facts: Facts) -> Iterator[Found]:
 @rule(
     "TASK_RETRIES",
     "advice",
-    "A task that fails is run again inside its epoch, and repeats its rows.",
+    "Spark retries a failed task within its epoch, which duplicates its rows.",
 )
-def task_retries(facts: Facts) -> Iterator[Found]:
-    """On a cluster a query without shuffles retries a failed task, four times by default.
+def task_retries(facts: Facts) -> Iterator[Match]:
+    """On a cluster, Spark runs a task of a query without shuffles up to four times by default.
 
-    Each try sends the rows since the beginning of the epoch once more, and nothing tells of it.
-    With one try the failure is seen and the supervisor restarts the query. With shuffles Spark
-    never retries.
+    Each attempt silently sends the rows since the start of the epoch again. With a single attempt
+    the failure is visible, and the supervisor restarts the query. With shuffles Spark never
+    retries.
     """
     tries = number(facts.setting("spark.task.maxFailures", "4"), 4)
     if facts.slots is None and not facts.plan.exchanges and tries > 1:
-        yield Found(
+        yield Match(
             "spark.task.maxFailures",
-            f"a failed task is tried {tries} times, silently, from the epoch's beginning.",
+            f"Spark silently runs a failing task {tries} times, each time from the epoch's start.",
             "set it to 1.",
             numbers={"tries": tries},
             settings={"spark.task.maxFailures": "1"},
@@ -120,22 +120,22 @@ def task_retries(facts: Facts) -> Iterator[Found]:
 @rule(
     "SECRET_IN_SETTINGS",
     "warning",
-    "Every user of the machine sees it in the list of processes, and Spark's UI may show it.",
+    "Every user of the machine can see it in the process list, and Spark's UI may show it.",
     real_time_only=False,
 )
-def secret_in_settings(facts: Facts) -> Iterator[Found]:
+def secret_in_settings(facts: Facts) -> Iterator[Match]:
     """PySpark passes every setting of a session on the command line of its JVM.
 
-    Credentials for Kafka belong into reader and writer options, those of stores into files or
-    environment variables that the process reads by itself. The value is not shown here either.
+    Pass Kafka credentials as reader and writer options. Pass those of storage systems in files or
+    environment variables. The check does not print the value either.
     """
     options = " ".join(v for k, v in facts.settings.items() if k.endswith("extraJavaOptions"))
-    properties = dict.fromkeys(re.findall(r"-D([\w.]+)=\S", options), "stated")
-    stated = {**facts.settings, **properties}
-    for key in sorted(stated):
-        if SECRET.search(key) and not HARMLESS.search(key) and stated[key]:
-            yield Found(
+    properties = dict.fromkeys(re.findall(r"-D([\w.]+)=\S", options), "set")
+    values = {**facts.settings, **properties}
+    for key in sorted(values):
+        if SECRET.search(key) and not HARMLESS.search(key) and values[key]:
+            yield Match(
                 key,
-                f"the setting {key} looks like a secret, and settings stand on a command line.",
+                f"the setting {key} looks like a secret, and settings appear on a command line.",
                 "pass it as an option of the source or sink, from the environment or a file.",
             )

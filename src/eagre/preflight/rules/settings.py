@@ -1,11 +1,11 @@
-"""Options and settings that Real-Time Mode refuses, or leaves out."""
+"""Options and settings that Real-Time Mode refuses or ignores."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from eagre.preflight.facts import number
-from eagre.preflight.finding import REFUSED, Found, rule
+from eagre.preflight.finding import REFUSED, Match, rule
 from eagre.sources import refused_in_real_time
 
 if TYPE_CHECKING:
@@ -15,35 +15,36 @@ if TYPE_CHECKING:
 
 
 @rule(
-    "OPTION_REFUSED", "error", "The query dies in its first epoch (UnsupportedOperationException)."
+    "OPTION_REFUSED", "error", "The query fails in its first epoch (UnsupportedOperationException)."
 )
-def option_refused(facts: Facts) -> Iterator[Found]:
-    """Options that limit a batch have no meaning in real time, and the Kafka source throws on them.
+def option_refused(facts: Facts) -> Iterator[Match]:
+    """Options that limit a batch have no meaning in real time, and the Kafka source rejects them.
 
-    `minPartitions`, `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay` and
-    `endingTimestamp`: take them out of the reader. `eg.Kafka(..., options=...)` keeps them for
-    micro-batches and leaves them out in real time.
+    Remove `minPartitions`, `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay` and
+    `endingTimestamp` from the reader. `eg.Kafka(..., options=...)` uses them in micro-batches and
+    ignores them in real time.
     """
-    for one in facts.plan.sources:
-        for stated in one.options:
-            if refused_in_real_time(stated):
-                yield Found(
-                    f"option {stated}",
-                    f"the source has {stated}={one.options[stated]}, which real time refuses.",
-                    "take the option out.",
+    for stream in facts.plan.sources:
+        for option, value in stream.options.items():
+            if refused_in_real_time(option):
+                yield Match(
+                    f"option {option}",
+                    f"the source has {option}={value}, which real time refuses.",
+                    "remove the option.",
                 )
 
 
-@rule("OPTION_LEFT_OUT", "advice", "Nothing: Eagre leaves the option out in real time.")
-def option_left_out(facts: Facts) -> Iterator[Found]:
-    """The option holds in micro-batches and is left out in real time, which would refuse it.
+@rule("OPTION_LEFT_OUT", "advice", "None: Eagre ignores the option in real time.")
+def option_ignored(facts: Facts) -> Iterator[Match]:
+    """Eagre uses the option in micro-batches and ignores it in real time, where Spark rejects it.
 
-    In real time each partition is read as fast as it comes, after a long standstill too.
+    In real time, Eagre reads each partition as fast as possible, also when it catches up after a
+    long downtime.
     """
-    for name in facts.left_out:
-        yield Found(
+    for name in facts.ignored_options:
+        yield Match(
             f"option {name}",
-            f"{name} is left out in real time; it holds in micro-batches.",
+            f"{name} is ignored in real time; it applies in micro-batches.",
             "nothing to do.",
         )
 
@@ -51,19 +52,19 @@ def option_left_out(facts: Facts) -> Iterator[Found]:
 @rule(
     "ALLOWLIST_OFF",
     "warning",
-    "Operators that real time does not know run anyway, and may give nothing until the epoch ends.",
+    "Unsupported operators run anyway, and may return nothing until the epoch ends.",
 )
-def allowlist_off(facts: Facts) -> Iterator[Found]:
-    """`spark.sql.streaming.realTimeMode.allowlistCheck=false` turns refusals into log lines.
+def allowlist_off(facts: Facts) -> Iterator[Match]:
+    """`spark.sql.streaming.realTimeMode.allowlistCheck=false` turns errors into log lines.
 
-    A Python UDF then starts and withholds its rows; a range repartition starts and never ends.
+    A Python UDF then starts, but holds back its rows. A range repartition starts and never ends.
     """
     key = "spark.sql.streaming.realTimeMode.allowlistCheck"
     if not facts.on(key, default=True):
-        yield Found(
+        yield Match(
             key,
             "Spark's own check of operators and sinks is switched off.",
-            "leave it on; this check tells the same, and why.",
+            "leave it on; `eagre check` reports the same problems, and their reasons.",
             settings={key: "true"},
         )
 
@@ -74,11 +75,11 @@ def allowlist_off(facts: Facts) -> Iterator[Found]:
     REFUSED,
     "STREAMING_REAL_TIME_MODE.SQL_CONFIGURATION_NOT_SUPPORTED",
 )
-def setting_refused(facts: Facts) -> Iterator[Found]:
-    """Real time needs RocksDB, state checkpoints of format 2, and no sort before a repartition.
+def setting_refused(facts: Facts) -> Iterator[Match]:
+    """Real time needs RocksDB, state checkpoint format 2, and no sort before a repartition.
 
-    Where they are not set Spark chooses them by itself, and Eagre's profile sets them for
-    micro-batches too, so that one checkpoint serves both modes.
+    Spark chooses these values itself unless you set others. Eagre's profile also sets them for
+    micro-batches, so that one checkpoint serves both modes.
     """
     needed: dict[str, tuple[str, Callable[[str], bool]]] = {
         "spark.sql.streaming.stateStore.checkpointFormatVersion": (
@@ -93,10 +94,10 @@ def setting_refused(facts: Facts) -> Iterator[Found]:
     }
     for key, (value, fits) in needed.items():
         if key in facts.settings and not fits(facts.settings[key]):
-            yield Found(
+            yield Match(
                 key,
                 f"{key} is {facts.settings[key]} and real time needs {value}.",
-                "set it so, or leave it to Spark.",
+                "set that value, or remove the setting.",
                 settings={key: value},
             )
 
@@ -107,13 +108,13 @@ def setting_refused(facts: Facts) -> Iterator[Found]:
     REFUSED,
     "STREAMING_REAL_TIME_MODE.ASYNC_PROGRESS_TRACKING_CHECKPOINTING_INTERVAL_NON_ZERO",
 )
-def async_interval(facts: Facts) -> Iterator[Found]:
-    """Asynchronous progress in real time writes every epoch; an interval of its own is refused."""
+def async_interval(facts: Facts) -> Iterator[Match]:
+    """In real time, asynchronous progress tracking writes every epoch; it takes no interval."""
     name = "asyncProgressTrackingCheckpointIntervalMs"
     stateful = any(node.detail.get("stateful") for node in facts.plan.logical)
     if not stateful and number(facts.plan.option(name), 0) > 0:
-        yield Found(
+        yield Match(
             f"option {name}",
             f"{name} is {facts.plan.option(name)} and must be 0 in real time.",
-            "take the option out.",
+            "remove the option.",
         )

@@ -1,10 +1,10 @@
-"""Sources: which can be read row by row."""
+"""Sources: which of them Real-Time Mode can read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eagre.preflight.finding import REFUSED, Found, rule
+from eagre.preflight.finding import REFUSED, Match, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     REFUSED,
     "STREAMING_REAL_TIME_MODE.INPUT_STREAM_NOT_SUPPORTED",
 )
-def source(facts: Facts) -> Iterator[Found]:
-    """Only sources that can wait for the next row run in real time: of those Spark ships, Kafka.
+def source(facts: Facts) -> Iterator[Match]:
+    """Real-Time Mode reads only sources that deliver row by row. In Spark, that is Kafka.
 
-    Files, rate, sockets and Python data sources deliver whole batches. Bring the data into a Kafka
-    topic first; `eagre topic produce` does it for a try.
+    Files, rate, sockets and Python data sources deliver whole batches. Write the data to a Kafka
+    topic first. For a quick test, use `eagre topic produce`.
     """
-    for one in facts.plan.sources:
-        if not one.real_time:
-            yield Found(
-                f"source {one.name}",
-                f"the source {one.name!r} cannot be read in real time.",
+    for stream in facts.plan.sources:
+        if not stream.real_time:
+            yield Match(
+                f"source {stream.name}",
+                f"the source {stream.name!r} cannot be read in real time.",
                 "read from Kafka.",
             )
 
@@ -39,20 +39,20 @@ def source(facts: Facts) -> Iterator[Found]:
     REFUSED,
     "STREAMING_REAL_TIME_MODE.IDENTICAL_SOURCES_IN_UNION_NOT_SUPPORTED",
 )
-def source_twice(facts: Facts) -> Iterator[Found]:
-    """One source may stand in a real-time query once: a union of a stream with itself is refused.
+def source_twice(facts: Facts) -> Iterator[Match]:
+    """A real-time query can use each source once. Spark refuses a union of a stream with itself.
 
-    Give the rows a column that tells the branches apart instead, in one pass:
+    Read the stream once, and add a column that identifies the branch:
 
         df.withColumn("kind", F.explode(F.array(F.lit("a"), F.lit("b"))))
 
-    or read the topic by a second `eg.Kafka(...)` with another option, such as another
+    Or read the topic through a second `eg.Kafka(...)` with a different option, such as a different
     `groupIdPrefix`.
     """
-    for one in facts.plan.sources:
-        if one.again:
-            yield Found(
-                f"source {','.join(one.topics) or one.name}",
-                "the same stream stands in the query twice.",
-                "make both branches in one pass with F.explode(F.array(...)).",
+    for stream in facts.plan.sources:
+        if stream.again:
+            yield Match(
+                f"source {','.join(stream.topics) or stream.name}",
+                "the query uses the same stream twice.",
+                "read it once, and create both branches with F.explode(F.array(...)).",
             )

@@ -1,11 +1,11 @@
-"""State: that it has an end, and when."""
+"""State: whether it is bounded, and when it expires."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from eagre.preflight.facts import number
-from eagre.preflight.finding import Found, rule
+from eagre.preflight.finding import Match, rule
 from eagre.preflight.rules.slots import SHUFFLE_PARTITIONS
 
 if TYPE_CHECKING:
@@ -17,22 +17,21 @@ if TYPE_CHECKING:
 @rule(
     "STATE_UNBOUNDED",
     "warning",
-    "State grows with every new key until the disk is full; each epoch commits more.",
+    "State grows with every new key until the disk is full, and each commit takes longer.",
     real_time_only=False,
 )
-def state_unbounded(facts: Facts) -> Iterator[Found]:
-    """Keys that never expire are kept for ever.
+def state_unbounded(facts: Facts) -> Iterator[Match]:
+    """The state keeps keys that never expire forever.
 
-    An aggregation or `dropDuplicates` drops old keys when the watermark passes them, so it needs a
-    watermark, and the event time, or a window of it, among its keys:
+    An aggregation or `dropDuplicates` drops old keys when the watermark passes them. It therefore
+    needs a watermark, and the event time or a window of it among its keys:
 
         eg.Kafka("payments", schema=..., event_time="at", watermark="10 minutes")
         df.groupBy("card", F.window("at", "1 hour")).agg(...)
         df.dropDuplicates(["id", "at"])
 
-    `eg.deduplicate`, `eg.windows` and `eg.rolling` end their state by themselves. Where the keys
-    are few and known, such as countries, the state is bounded by itself, and the warning can be
-    left aside.
+    `eg.deduplicate`, `eg.windows` and `eg.rolling` expire their state themselves. If the keys are
+    few and known, such as countries, the state is bounded, and you can ignore the warning.
     """
     watermark = bool(facts.plan.of_kind("EventTimeWatermark"))
     for node in facts.plan.of_kind("Aggregate", "Deduplicate", "Distinct"):
@@ -43,25 +42,25 @@ def state_unbounded(facts: Facts) -> Iterator[Found]:
         if node.name == "Aggregate" and not keys:
             continue
         lacks = "no event time among its keys" if watermark else "no watermark"
-        yield Found(
+        yield Match(
             what,
-            f"{what} by {', '.join(keys) or 'all columns'} has {lacks}: its state never goes.",
+            f"{what} by {', '.join(keys) or 'all columns'} has {lacks}: its state never expires.",
             "declare event_time and watermark at the source, and put the event time or "
             "F.window(...) among the keys.",
             line=node.line,
         )
 
 
-@rule("STATE_WITHOUT_TIME", "advice", "State stays until the processor itself clears it.")
-def state_without_time(facts: Facts) -> Iterator[Found]:
+@rule("STATE_WITHOUT_TIME", "advice", "State remains until the processor clears it.")
+def state_without_time(facts: Facts) -> Iterator[Match]:
     """A `StatefulProcessor` with `TimeMode.None` has neither timers nor TTL.
 
-    Its state goes only where the processor calls `clear`. With `ProcessingTime` each state variable
+    Its state remains until the processor calls `clear`. With `ProcessingTime` each state variable
     can have a TTL.
     """
     for node in facts.plan.of_kind("TransformWithState"):
         if node.detail.get("time_mode") in ("NoTime", "None"):
-            yield Found(
+            yield Match(
                 "transformWithState",
                 f"{node.detail['processor']} runs with TimeMode.None, so it can have no TTL.",
                 "use TimeMode.ProcessingTime and a TTL for each state variable.",
@@ -72,23 +71,22 @@ def state_without_time(facts: Facts) -> Iterator[Found]:
 @rule(
     "WATERMARK_SHORT",
     "advice",
-    "Late rows are judged, and state is dropped, up to an epoch later than the watermark says.",
+    "Spark drops late rows and expires state up to one epoch later than the watermark implies.",
 )
-def watermark_short(facts: Facts) -> Iterator[Found]:
-    """In real time the watermark moves only between epochs.
+def watermark_short(facts: Facts) -> Iterator[Match]:
+    """In real time the watermark advances only at epoch boundaries.
 
-    A delay shorter than the epoch is not wrong: results come with each row all the same. But what
-    depends on the watermark happens at the next boundary: old keys leave the state and late rows
-    are turned away with the precision of the epoch.
+    A delay shorter than the epoch is not wrong: each row still produces its result immediately. But
+    Spark expires old keys and drops late rows only after the next epoch boundary.
     """
     every = facts.plan.every_ms
     for node in facts.plan.of_kind("EventTimeWatermark"):
         delay = int(node.detail["delay_ms"])
         if delay < every:
-            yield Found(
+            yield Match(
                 "watermark",
                 f"the watermark's delay is {delay / 1000:g} s and the epoch {every / 1000:g} s.",
-                "shorten the epoch (--every), or take it as the true delay.",
+                "shorten the epoch (--every), or treat the epoch as the effective delay.",
                 line=node.line,
                 numbers={"delay_ms": delay, "epoch_ms": every},
             )
@@ -97,25 +95,25 @@ def watermark_short(facts: Facts) -> Iterator[Found]:
 @rule(
     "STATE_PARTITIONS",
     "warning",
-    "Spark goes on with the checkpoint's number and leaves the setting aside.",
+    "Spark uses the checkpoint's number and ignores the setting.",
     real_time_only=False,
 )
-def state_partitions(facts: Facts) -> Iterator[Found]:
-    """A checkpoint fixes the number of shuffle partitions of a stateful query for good.
+def state_partitions(facts: Facts) -> Iterator[Match]:
+    """A checkpoint fixes the number of shuffle partitions of a stateful query permanently.
 
-    Each partition of the state is one partition of the shuffle. To change it start afresh on
-    purpose: `eagre checkpoint reset`, and `--from` where the new state shall begin.
+    Each shuffle partition has one partition of the state. To change the number, run
+    `eagre checkpoint reset`, and start again with `--from`.
     """
-    known = facts.checkpoint
-    stated = facts.settings.get(SHUFFLE_PARTITIONS)
-    if not known or not stated:
+    checkpoint = facts.checkpoint
+    setting = facts.settings.get(SHUFFLE_PARTITIONS)
+    if not checkpoint or not setting:
         return
-    if known.shuffle_partitions and known.shuffle_partitions != number(stated, 0):
-        yield Found(
+    if checkpoint.shuffle_partitions and checkpoint.shuffle_partitions != number(setting, 0):
+        yield Match(
             SHUFFLE_PARTITIONS,
-            f"the checkpoint has {known.shuffle_partitions} shuffle partitions and the session "
-            f"{stated}.",
-            "set the checkpoint's number, or start afresh with `eagre checkpoint reset`.",
-            numbers={"checkpoint": known.shuffle_partitions, "session": number(stated, 0)},
-            settings={SHUFFLE_PARTITIONS: str(known.shuffle_partitions)},
+            f"the checkpoint has {checkpoint.shuffle_partitions} shuffle partitions, the session "
+            f"{setting}.",
+            "set the checkpoint's number, or start from scratch with `eagre checkpoint reset`.",
+            numbers={"checkpoint": checkpoint.shuffle_partitions, "session": number(setting, 0)},
+            settings={SHUFFLE_PARTITIONS: str(checkpoint.shuffle_partitions)},
         )

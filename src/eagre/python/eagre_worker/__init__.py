@@ -1,5 +1,5 @@
-"""The Python side of the bridge: what runs in the worker processes.
+"""The Python worker processes.
 
-It ships inside the companion jar and is imported from there, so that executors need nothing but
-PySpark; therefore it imports nothing else of Eagre.
+The package ships inside the companion jar, so that executors need only PySpark. It must not import
+other parts of Eagre.
 """

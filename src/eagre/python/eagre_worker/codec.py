@@ -1,7 +1,8 @@
-"""Spark types as bytes and as Python values; ``Codec.java`` is the other half and has the format.
+"""Converts Spark values between bytes and Python; ``Codec.java`` is the JVM side.
 
-A row's codec is compiled to two plain functions, for it runs once for every row. Values become
-what PySpark makes of them; what a type cannot hold is refused with ``WrongTypeError``.
+``Codec.java`` describes the format. The codec of a row is compiled to two plain functions, because
+it runs once for every row. Values have the same Python types as in PySpark. A value that does not
+match its type raises ``WrongTypeError``.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ _EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
 
 
 def codec(kind: T.DataType) -> Codec:
-    """Give the codec of a type.
+    """Return the codec of a type.
 
     Raises:
-        NoCodecError: It has none.
+        NoCodecError: The type has none.
     """
     for family, make in _MAKERS:
         if isinstance(kind, family):
             return make(kind)
-    raise NoCodecError(f"{kind.simpleString()} has no counterpart in Python")
+    raise NoCodecError(f"{kind.simpleString()} has no equivalent in Python")
 
 
 def row_codec(kind: T.StructType, *, rows: bool = True) -> tuple[Decode, Encode]:
@@ -58,7 +59,7 @@ def row_codec(kind: T.StructType, *, rows: bool = True) -> tuple[Decode, Encode]
 
     Args:
         kind: The row's type.
-        rows: Read it as a ``Row``, not as a plain tuple.
+        rows: Decode to a ``Row`` instead of a tuple.
     """
     fields = [codec(field.dataType) for field in kind.fields]
     return compiled(kind, fields, rows=rows)
@@ -83,7 +84,7 @@ def _text(kind: T.DataType) -> Codec:
 
 
 def _decoded(data: bytes) -> str:
-    """Read text as the JVM does: Spark's strings may hold bytes that are no UTF-8."""
+    """Decode text like the JVM: Spark's strings may contain invalid UTF-8."""
     return data.decode(errors="replace")
 
 
@@ -139,7 +140,7 @@ def _struct(kind: T.StructType) -> Codec:
 
 
 def field_values(kind: T.StructType) -> Callable[[Any], Sequence[Any]]:
-    """Give a function that finds a struct's fields in a Row, tuple, list, dict or object."""
+    """Return a function that extracts a struct's fields from a Row, tuple, list, dict or object."""
     names, count = kind.names, len(kind.names)
 
     def fields(value: Any) -> Sequence[Any]:  # noqa: ANN401  (checked here)
@@ -149,10 +150,10 @@ def field_values(kind: T.StructType) -> Callable[[Any], Sequence[Any]]:
             if isinstance(value, T.Row) and value.__dict__.get("__from_dict__"):
                 return [value[name] for name in names]
             return value
-        known = value if isinstance(value, dict) else getattr(value, "__dict__", None)
-        if known is None:
+        values = value if isinstance(value, dict) else getattr(value, "__dict__", None)
+        if values is None:
             raise WrongTypeError("not a Row, tuple, list or dict")
-        return [known.get(name) for name in names]
+        return [values.get(name) for name in names]
 
     return fields
 
@@ -202,8 +203,8 @@ def _variant(kind: T.DataType) -> Codec:
     return Codec(kind, None, decode, encode)
 
 
-def _own(kind: T.UserDefinedType) -> Codec:
-    """User-defined types: the underlying type, with the user's conversions around it."""
+def _user_defined(kind: T.UserDefinedType) -> Codec:
+    """Return the codec of a user-defined type: its SQL type plus the user's conversions."""
     inner = codec(kind.sqlType())
     decode, encode = inner.decode, inner.encode
     return Codec(
@@ -219,7 +220,7 @@ def _same(value: Any) -> Any:  # noqa: ANN401  (any value)
 
 
 _MAKERS: tuple[tuple[Any, Callable[[Any], Codec]], ...] = (
-    (T.UserDefinedType, _own),
+    (T.UserDefinedType, _user_defined),
     (TEXTS, _text),
     (T.BinaryType, _binary),
     (T.DecimalType, _decimal),

@@ -1,4 +1,4 @@
-"""The codec of a row, compiled to two plain functions, for it runs once for every row."""
+"""Compiles the codec of a row to two plain functions, because it runs once for every row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _formats(fields: Sequence[Codec]) -> str:
 
 
 def _decoder(fields: Sequence[Codec], size: int, *, rows: bool) -> str:
-    """Write the source of ``decode``: one ``unpack`` for the fixed part, then the rest in order."""
+    """Return the source of ``decode``: one ``unpack`` for the fixed part, then the rest."""
     names = [f"v{i}" for i, field in enumerate(fields) if field.format != ""]
     taken = ", ".join(["nulls", *names]) if fields else ""
     lines = ["def decode(buf, pos):"]
@@ -104,12 +104,12 @@ def _write_field(i: int, field: Codec) -> list[str]:
 
 
 def _explained(encode: Encode, kind: T.StructType, fields: Sequence[Codec]) -> Encode:
-    """Turn whatever an unfit value raised into a sentence about the field that it stands in."""
+    """Wrap ``encode`` so that an invalid value raises an error that names its field."""
 
-    def checked(values: Any) -> bytes:  # noqa: ANN401  (whatever the user's function gave)
+    def checked(values: Any) -> bytes:  # noqa: ANN401  (any result of the user's function)
         try:
             return encode(values)
-        except Exception as error:  # noqa: BLE001  (told in other words)
+        except Exception as error:  # noqa: BLE001  (raised again with an explanation)
             raise _explanation(values, kind, fields) or error from None
 
     return checked
@@ -121,7 +121,7 @@ def _explanation(
     fields: Sequence[Codec],
 ) -> WrongTypeError | None:
     if not isinstance(values, (tuple, list)) or len(values) != len(fields):
-        return WrongTypeError(f"{_shown(values)} is no row of {kind.simpleString()}")
+        return WrongTypeError(f"{_shown(values)} is not a row of type {kind.simpleString()}")
     for field, name, value in zip(fields, kind.names, values, strict=True):
         if value is None:
             continue
@@ -131,7 +131,7 @@ def _explanation(
                 struct.pack("<" + field.format, raw)
             elif field.format is None:
                 b"".join([raw])
-        except Exception as error:  # noqa: BLE001  (whatever it was, it is told)
+        except Exception as error:  # noqa: BLE001  (reported below)
             detail = f" ({error})" if isinstance(error, WrongTypeError) else ""
             return WrongTypeError(
                 f"{name} must be {field.type.simpleString()} and is {_shown(value)}{detail}"

@@ -1,4 +1,4 @@
-"""What a codec of one type is, and what is raised where there is none or a value does not fit."""
+"""The codec of one type, and its errors."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ LENGTH = struct.Struct("<I")
 
 
 class WrongTypeError(TypeError):
-    """A value that its declared type cannot hold."""
+    """A value does not match its declared type."""
 
 
 class NoCodecError(TypeError):
-    """A type that has no counterpart in Python."""
+    """A type has no equivalent in Python."""
 
 
 @dataclass(frozen=True)
 class Codec:
-    """One type.
+    """The codec of one type.
 
     Attributes:
-        type: It.
-        format: Its letter in ``struct``; None where the length varies; empty for void.
-        decode: From what ``struct`` gave, or from bytes, to the value; None if that is the value.
-        encode: The way back.
+        type: The type.
+        format: Its ``struct`` format character; None for variable length; empty for void.
+        decode: Converts the result of ``struct``, or bytes, to the value; None for the identity.
+        encode: The inverse of ``decode``.
     """
 
     type: T.DataType

@@ -1,4 +1,4 @@
-"""What the user's functions print and log, line by line into the log, with the pipeline's name."""
+"""Redirects the output of the user's functions to the log, with the pipeline's name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 class Lines(io.TextIOBase):
-    """A text stream that writes whole lines to standard error, each behind a prefix."""
+    """A text stream that writes whole lines to standard error, each with a prefix."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__()
@@ -17,18 +17,18 @@ class Lines(io.TextIOBase):
         self._rest = ""
 
     def writable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def write(self, text: str) -> int:
-        """Write the lines that are complete; keep the rest."""
+        """Write complete lines and buffer the rest."""
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             self._emit(line)
         return len(text)
 
     def flush(self) -> None:
-        """Write what is left, though its line has not ended."""
+        """Write the buffered part of a line."""
         if self._rest:
             line, self._rest = self._rest, ""
             self._emit(line)

@@ -1,4 +1,4 @@
-"""Rows of one schema in the worker: those of a state, those that come in, those that go out."""
+"""Rows in the worker: state rows, input rows and output rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOURCE = "_source"
 
 
 class Rows:
-    """The rows of one schema: bytes to a Row, and a user's tuple, list, dict or Row to bytes."""
+    """The codec of one schema: decodes Rows, and encodes tuples, lists, dicts and Rows."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         kind = T.StructType.fromJson(schema)
@@ -24,18 +24,18 @@ class Rows:
         self._fields = field_values(kind)
 
     def decode(self, data: bytes) -> T.Row:
-        """Read one."""
+        """Decode a row."""
         return self._decode(data, 0)[0]  # type: ignore[no-any-return]
 
     def encode(self, value: Any) -> bytes:  # noqa: ANN401  (checked here)
-        """Write one."""
+        """Encode a row."""
         if value is None:
-            raise WrongTypeError("None is no row; clear() removes a state")
+            raise WrongTypeError("None is not a row; use clear() to remove a state")
         return self._encode(self._fields(value))
 
 
 class Inputs:
-    """The rows that come in; where they come from stays bytes beside them, to be passed on."""
+    """Input rows; their provenance stays encoded, to be copied to the outputs."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         kind = T.StructType.fromJson(schema)
@@ -44,16 +44,16 @@ class Inputs:
         self._decode = row_codec(_with_raw_source(kind), rows=False)[0]
         source = kind[SOURCE].dataType if SOURCE in kind.names else None
         self._source = row_codec(source)[0] if isinstance(source, T.StructType) else None
-        self.origin: bytes | None = None
-        """Of the row that was read last."""
+        self.provenance: bytes | None = None
+        """The provenance of the last row, encoded."""
 
     def read(self, items: Iterable[bytes]) -> Iterator[T.Row]:
-        """Give rows as they are asked for."""
+        """Yield rows lazily."""
         place, source = self._place, self._source
         for item in items:
             values = self._decode(item, 0)[0]
             if place is not None and source is not None and values[place] is not None:
-                self.origin = values[place]
+                self.provenance = values[place]
                 values = (*values[:place], source(values[place], 0)[0], *values[place + 1 :])
             row = tuple.__new__(T.Row, values)
             row.__fields__ = self._names
@@ -61,25 +61,25 @@ class Inputs:
 
 
 class Outputs:
-    """The rows that go out; where they come from is put behind them as it was."""
+    """Output rows, followed by the unchanged provenance of their input row."""
 
     def __init__(self, schema: dict[str, Any], *, carries_source: bool) -> None:
         kind = T.StructType.fromJson(schema)
-        own = T.StructType(kind.fields[:-1]) if carries_source else kind
-        self._fields = field_values(own)
+        columns = T.StructType(kind.fields[:-1]) if carries_source else kind
+        self._fields = field_values(columns)
         self._encode = row_codec(_with_raw_source(kind) if carries_source else kind)[1]
         self._carries = carries_source
 
-    def encode(self, value: Any, origin: bytes | None) -> bytes:  # noqa: ANN401  (checked here)
-        """Write one; a Row with names by them, as PySpark does."""
+    def encode(self, value: Any, source: bytes | None) -> bytes:  # noqa: ANN401  (checked here)
+        """Encode a row; a Row with field names is matched by name, as in PySpark."""
         if isinstance(value, T.Row) and "__fields__" in value.__dict__:
             value = value.asDict()
         fields = self._fields(value)
-        return self._encode((*fields, origin) if self._carries else fields)
+        return self._encode((*fields, source) if self._carries else fields)
 
 
 def _with_raw_source(kind: T.StructType) -> T.StructType:
-    """Read the origin of a row as bytes: a struct within a row is bytes behind their length."""
+    """Treat the provenance of a row as bytes: a nested struct is a length-prefixed block."""
     return T.StructType(
         [T.StructField(f.name, T.BinaryType() if f.name == SOURCE else f.dataType) for f in kind]
     )

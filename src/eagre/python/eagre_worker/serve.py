@@ -1,4 +1,4 @@
-"""One worker: says hello, then answers until the connection ends."""
+"""One worker: performs the handshake, then answers requests until the connection closes."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 _HEAD = struct.Struct("<IB")
 _OK, _RAISED = b"\0", b"\1"
 _FLUSH_NS = 1_000_000
-"""Answers that wait longer than this are sent, though the function has rows left."""
+"""Answers are sent after this time, even if the function has rows left."""
 _PAGE = resource.getpagesize()
 _LOOK_NS = 100_000_000
 _LONGEST = 1000
-"""Letters of an exception's text that are told."""
+"""The maximum length of an exception's message."""
 _HARD = 2
-"""By how much one call may exceed the memory limit before Python refuses it more."""
+"""The factor by which one call may exceed the memory limit before it gets a MemoryError."""
 
 
 def serve(connection: socket.socket) -> None:
-    """Answer one JVM task after the other."""
+    """Answer the requests of JVM tasks."""
     wire = Wire(connection)
     hello = Blocks(wire.receive())
     spec = json.loads(hello.block())
@@ -46,7 +46,7 @@ def serve(connection: socket.socket) -> None:
     memory = Memory(spec["memory_mb"])
     try:
         task = _task(spec, [cloudpickle.loads(hello.block()) for _ in spec["names"]], memory)
-    except Exception as error:  # noqa: BLE001  (told to the JVM, whatever it was)
+    except Exception as error:  # noqa: BLE001  (reported to the JVM)
         wire.send(_RAISED, _pid(), reason(spec["names"][0], error).encode())
         return
     wire.send(_OK, _pid())
@@ -64,11 +64,11 @@ def _pid() -> bytes:
 def _task(spec: dict[str, Any], functions: Sequence[Any], memory: Memory) -> Any:  # noqa: ANN401
     if spec["kind"] == "state":
         return Processing(spec, functions[0], memory, reason)
-    return Mapping(spec, functions, memory)
+    return RowFunctions(spec, functions, memory)
 
 
 class ExhaustedError(Exception):
-    """The worker has no memory left, and not for the row's sake: a new one shall try it."""
+    """The worker is out of memory because of earlier rows: a new worker retries the row."""
 
 
 class Memory:
@@ -82,7 +82,7 @@ class Memory:
         resource.setrlimit(resource.RLIMIT_DATA, (self._limit * _HARD, resource.RLIM_INFINITY))
 
     def exhausted(self) -> bool:
-        """Tell, ten times a second at most, whether the worker should be replaced."""
+        """Return whether the worker should be replaced; measured at most ten times a second."""
         now = time.monotonic_ns()
         if now - self._looked > _LOOK_NS:
             self._looked = now
@@ -91,21 +91,21 @@ class Memory:
         return self._over
 
     def answered(self) -> None:
-        """Note that a row was handled: what is missing now may be an earlier row's."""
+        """Record that a row was processed: from now on, earlier rows may hold the memory."""
         self._used = True
 
     def blame(self, error: Exception) -> None:
-        """Give up if memory ran out in a worker that had handled rows before.
+        """Check whether earlier rows caused a ``MemoryError``.
 
         Raises:
-            ExhaustedError: It did.
+            ExhaustedError: Memory ran out in a worker that had processed rows before.
         """
         if isinstance(error, MemoryError) and self._used:
             raise ExhaustedError from None
 
 
-class Mapping:
-    """Functions of a row: each gets its arguments, a row's results go back together."""
+class RowFunctions:
+    """Functions of a row: each gets its arguments, and the results of a row return together."""
 
     def __init__(
         self, spec: dict[str, Any], functions: Sequence[Callable[..., Any]], memory: Memory
@@ -121,10 +121,10 @@ class Mapping:
         self._alone = len(functions) == 1
 
     def close(self) -> None:
-        """Do nothing: functions have nothing to close."""
+        """Do nothing: functions hold no resources."""
 
     def answer(self, wire: Wire, frame: bytes) -> None:
-        """Answer a frame of rows, in more than one message if that takes long."""
+        """Answer a frame of rows, in several messages if it takes long."""
         (count,) = COUNT.unpack_from(frame)
         if count == 0:
             wire.send(_HEAD.pack(0, 0))
@@ -153,7 +153,7 @@ class Mapping:
             for _ in range(count):
                 try:
                     arguments, pos = decode(frame, pos)
-                except Exception as error:  # noqa: BLE001  (told, or tried again alone)
+                except Exception as error:  # noqa: BLE001  (reported, or retried separately)
                     yield self._unreadable(count, error)
                     return
                 try:
@@ -180,7 +180,7 @@ class Mapping:
             return self._raised(min(len(results), len(calls) - 1), error)
 
     def _lists(self, frame: bytes, count: int) -> Iterator[bytes]:
-        """Give the function all rows of the frame at once; one by one if it raises."""
+        """Call the function with all rows of the frame; row by row if it raises."""
         pos = COUNT.size
         decode, function = self._decoders[0], self._functions[0]
         rows = []
@@ -188,12 +188,12 @@ class Mapping:
             for _ in range(count):
                 arguments, pos = decode(frame, pos)
                 rows.append(arguments)
-        except Exception as error:  # noqa: BLE001  (told below)
+        except Exception as error:  # noqa: BLE001  (reported below)
             yield self._unreadable(count, error)
             return
         try:
             answers = [_OK + self._encode((r,)) for r in _listed(function, rows)]
-        except Exception:  # noqa: BLE001  (found again below, row by row)
+        except Exception:  # noqa: BLE001  (raised again below, row by row)
             answers = [self._single(function, row) for row in rows]
         yield from answers
         self._memory.answered()
@@ -205,10 +205,10 @@ class Mapping:
             return self._raised(0, error)
 
     def _unreadable(self, count: int, error: Exception) -> bytes:
-        """Tell of a row that has no value in Python; among others its end is not known.
+        """Report a row that cannot be decoded; in a frame of several, the next row is unknown.
 
         Raises:
-            ExhaustedError: There are others: a new worker gets each of them alone.
+            ExhaustedError: The frame has several rows: a new worker gets each of them separately.
         """
         if count > 1:
             raise ExhaustedError from error
@@ -221,22 +221,22 @@ class Mapping:
 
 
 def _all_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """Let a function that gives rows one by one give them all."""
+    """Wrap a generator function so that it returns a list."""
     return lambda row: list(function(row) or ())
 
 
 def _listed(function: Callable[..., Any], rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """Call a function of lists: one list for each argument in, one list of results out."""
+    """Call a function with one list per argument; return its list of results."""
     results = function(*(list(column) for column in zip(*rows, strict=True)))
     if not hasattr(results, "__len__"):
         results = list(results)
     if len(results) != len(rows):
-        raise ValueError(f"it gave {len(results)} results for {len(rows)} rows")
+        raise ValueError(f"it returned {len(results)} results for {len(rows)} rows")
     return list(results)
 
 
 def reason(name: str, error: BaseException) -> str:
-    """Say what a function raised, and at which of the user's own lines."""
+    """Describe the exception of a function, with the line in the user's code."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""What a call asks the JVM for and what it changes, by numbers that both sides know."""
+"""The state requests and changes of a call, with the operation codes of the protocol."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ASK_LIST, ASK_ENTRY, ASK_MAP, ASK_TIMERS = range(4)
 
 
 class Session:
-    """What one call has read and changed so far."""
+    """The state changes of one call so far."""
 
     def __init__(self) -> None:
         self.wire: Wire | None = None
@@ -34,28 +34,28 @@ class Session:
         self.updates: list[bytes] = []
 
     def ask(self, op: int, index: int, argument: bytes = b"") -> Blocks:
-        """Ask the JVM for more of the key's state."""
+        """Request more of the key's state from the JVM."""
         if self.wire is None:
-            raise RuntimeError("state can only be used while rows or timers are handled")
+            raise RuntimeError("state can only be used while rows or timers are processed")
         self.wire.send(ASK, COUNT.pack(self.key), _OP.pack(op, index), argument)
         return Blocks(self.wire.receive())
 
     def change(self, op: int, index: int, argument: bytes = b"") -> None:
-        """Note a change."""
+        """Record a change."""
         self.updates.append(_OP.pack(op, index) + argument)
 
 
-class Kept:
-    """What a key has, as a call sees it: with its own changes, and a past to go back to."""
+class CallState:
+    """A part of a key's state as a call sees it, including its changes; it can be rolled back."""
 
     def forget(self) -> None:
-        """Begin a call."""
+        """Reset before a call."""
         raise NotImplementedError
 
-    def saved(self) -> Any:  # noqa: ANN401  (each variable's own)
-        """Give what ``restore`` takes."""
+    def saved(self) -> Any:  # noqa: ANN401  (depends on the subclass)
+        """Return a snapshot for ``restore``."""
         raise NotImplementedError
 
     def restore(self, saved: Any) -> None:  # noqa: ANN401  (as above)
-        """Undo what came after ``saved``."""
+        """Undo the changes since ``saved``."""
         raise NotImplementedError

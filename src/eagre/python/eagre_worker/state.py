@@ -1,8 +1,8 @@
-"""Keyed state in the worker: PySpark's ``StatefulProcessor``, its state in the JVM's store.
+"""Keyed state in the worker: PySpark's ``StatefulProcessor``, with its state in the JVM's store.
 
-A call brings the key's values along; lists, maps and timers are asked for when they are used. All
-changes stay here until the call has ended well and go back with its answer, so that a row that
-raises leaves no trace.
+A call includes the key's value states; lists, maps and timers are fetched on use. The worker
+buffers all changes and returns them with the answer of a successful call, so that a row that raises
+does not change the state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 
 from .codec import row_codec
 from .rows import Inputs, Outputs, Rows
-from .session import DONE, TIMER_DELETE, TIMER_SET, WORKING, Kept, Session
+from .session import DONE, TIMER_DELETE, TIMER_SET, WORKING, CallState, Session
 from .timers import Timers
 from .variables import List, Map, Value, Variable
 from .wire import COUNT, FLAG, TIME, Blocks, JvmGoneError, Wire, block, blocks
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 _CALL = struct.Struct("<Bqq")
 _ROWS, _TIMER, _INITIAL, _SEVERAL = range(1, 5)
 _SILENT_NS = 100_000_000
-"""How long a worker may say nothing between two calls of the processor."""
+"""How often a worker reports progress between calls of the processor."""
 
 _KINDS: dict[str, type[Variable]] = {"value": Value, "list": List, "map": Map}
 
 
 class Handle:
-    """What ``init`` gets: PySpark's ``StatefulProcessorHandle``, over the bridge."""
+    """The handle for ``init``: implements PySpark's ``StatefulProcessorHandle``."""
 
     def __init__(self, session: Session, variables: Sequence[dict[str, Any]]) -> None:
         self._session = session
@@ -43,36 +43,36 @@ class Handle:
         self.timers = Timers(session)
 
     @property
-    def kept(self) -> list[Kept]:
-        """Everything that a call may change."""
+    def parts(self) -> list[CallState]:
+        """Everything that a call can change."""
         return [*(v for v in self.variables if v is not None), self.timers]
 
     def _variable(self, kind: str, name: str) -> Any:  # noqa: ANN401  (one of three classes)
         index, spec = self._specs.get(name, (-1, {"kind": None}))
         if spec["kind"] != kind:
             raise RuntimeError(
-                f"init asks for the {kind} state {name!r}, which it did not when the pipeline was "
-                "built: it must ask for the same variables each time"
+                f"init requests the {kind} state {name!r}, which it did not request when the "
+                "pipeline was built: it must request the same variables each time"
             )
-        made = _KINDS[kind](self._session, index, spec)
-        made.forget()
-        self.variables[index] = made
-        return made
+        variable = _KINDS[kind](self._session, index, spec)
+        variable.forget()
+        self.variables[index] = variable
+        return variable
 
     def getValueState(self, stateName: str, *_: Any, **__: Any) -> Value:  # noqa: ANN401, N802, N803
-        """Give a value state."""
+        """Return a value state."""
         return self._variable("value", stateName)  # type: ignore[no-any-return]
 
     def getListState(self, stateName: str, *_: Any, **__: Any) -> List:  # noqa: ANN401, N802, N803
-        """Give a list state."""
+        """Return a list state."""
         return self._variable("list", stateName)  # type: ignore[no-any-return]
 
     def getMapState(self, stateName: str, *_: Any, **__: Any) -> Map:  # noqa: ANN401, N802, N803
-        """Give a map state."""
+        """Return a map state."""
         return self._variable("map", stateName)  # type: ignore[no-any-return]
 
     def deleteIfExists(self, stateName: str) -> None:  # noqa: N802, N803
-        """Do nothing: the JVM removed it when it opened the store."""
+        """Do nothing: the JVM removes the state when it opens the store."""
 
     def registerTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803
         """Set a timer for the key."""
@@ -83,12 +83,12 @@ class Handle:
         self.timers.change(TIMER_DELETE, expiryTimestampMs)
 
     def listTimers(self) -> Iterator[int]:  # noqa: N802
-        """Give the key's timers."""
+        """Return the key's timers."""
         return self.timers.all()
 
 
 class Processing:
-    """A stateful processor at work."""
+    """Runs a stateful processor."""
 
     def __init__(
         self,
@@ -109,10 +109,10 @@ class Processing:
         self._initial = Rows(spec["initial"] or spec["key"])
         self._output = Outputs(spec["returns"], carries_source=spec["carries_source"])
         processor.init(self._handle)
-        self._kept = self._handle.kept
+        self._parts = self._handle.parts
 
     def close(self) -> None:
-        """Let the processor close what it opened."""
+        """Close the processor."""
         self._processor.close()
 
     def answer(self, wire: Wire, message: bytes) -> None:
@@ -121,7 +121,7 @@ class Processing:
         kind, now, watermark = call.take(_CALL)
         self._session.wire = wire
         self._session.key = 0
-        self._input.origin = None
+        self._input.provenance = None
         times = TimerValues(now, watermark)
         if kind == _SEVERAL:
             self._several(wire, call, times)
@@ -144,14 +144,14 @@ class Processing:
         self._done(wire, outputs, failures)
 
     def _several(self, wire: Wire, call: Blocks, times: TimerValues) -> None:
-        """Handle rows of several keys, one by one and each for itself."""
+        """Process rows of several keys, one by one and independently."""
         keys, states = [], []
         for _ in range(call.take(COUNT)[0]):
             self._load(call)
             states.append(self._loaded)
             keys.append(self._decode_key(call.block(), 0)[0])
         parts = []
-        said = time.monotonic_ns()
+        reported = time.monotonic_ns()
         handle = self._processor.handleInputRows
         for _ in range(call.take(COUNT)[0]):
             (place,) = call.take(COUNT)
@@ -165,24 +165,24 @@ class Processing:
             if not failures:
                 states[place] = self._saved()
             parts.append(self._settled(outputs, failures))
-            said = self._say_so(wire, said)
+            reported = self._report_progress(wire, reported)
         self._session.wire = None
         wire.send(DONE, FLAG.pack(self._memory.exhausted()), *parts)
 
     @staticmethod
-    def _say_so(wire: Wire, said: int) -> int:
-        """Tell the JVM now and then that calls end: its limit is for one of them."""
+    def _report_progress(wire: Wire, reported: int) -> int:
+        """Report progress to the JVM: its timeout applies to a single call."""
         now = time.monotonic_ns()
-        if now - said < _SILENT_NS:
-            return said
+        if now - reported < _SILENT_NS:
+            return reported
         wire.send(WORKING)
         return now
 
     def _load(self, call: Blocks) -> None:
-        """Begin with a key: its values came with the call."""
+        """Load the key's value states, which arrive with the call."""
         self._session.updates = []
-        for kept in self._kept:
-            kept.forget()
+        for part in self._parts:
+            part.forget()
         for index in self._values:
             data = call.block() if call.take(FLAG)[0] else None
             variable = self._handle.variables[index]
@@ -196,11 +196,17 @@ class Processing:
         wire.send(DONE, FLAG.pack(self._memory.exhausted()), self._settled(outputs, failures))
 
     def _settled(self, outputs: list[bytes], failures: list[tuple[int, str]]) -> bytes:
-        """Write what came of a call: what failed, what changed, what comes out."""
-        told = [COUNT.pack(i) + block(text.encode(errors="replace")) for i, text in failures]
+        """Encode the outcome of a call: failures, state changes and outputs."""
+        reasons = [COUNT.pack(i) + block(text.encode(errors="replace")) for i, text in failures]
         updates = self._session.updates
         return b"".join(
-            (COUNT.pack(len(told)), *told, COUNT.pack(len(updates)), *updates, blocks(outputs))
+            (
+                COUNT.pack(len(reasons)),
+                *reasons,
+                COUNT.pack(len(updates)),
+                *updates,
+                blocks(outputs),
+            )
         )
 
     def _rows(
@@ -209,43 +215,43 @@ class Processing:
         data: Sequence[bytes],
         times: TimerValues,
     ) -> tuple[list[bytes], list[tuple[int, str]]]:
-        """Handle all rows in one call; if that raises, row by row, to find which."""
+        """Process all rows in one call; if it raises, row by row to find the failing ones."""
         handle = self._processor.handleInputRows
         outputs, failures = self._guarded(lambda: handle(key, self._input.read(data), times), 0)
         if not failures or len(data) == 1:
             return outputs, failures
         self._restore(self._loaded)
         outputs, failures = [], []
-        said = time.monotonic_ns()
+        reported = time.monotonic_ns()
         for index, row in enumerate(data):
-            before, mark = self._saved(), len(self._session.updates)
+            snapshot, changes = self._saved(), len(self._session.updates)
             call = functools.partial(handle, key, self._input.read([row]), times)
-            made, failed = self._guarded(call, index, mark)
-            if failed:
-                self._restore(before)
-            outputs += made
-            failures += failed
+            row_outputs, row_failures = self._guarded(call, index, changes)
+            if row_failures:
+                self._restore(snapshot)
+            outputs += row_outputs
+            failures += row_failures
             if self._session.wire is not None:
-                said = self._say_so(self._session.wire, said)
+                reported = self._report_progress(self._session.wire, reported)
         return outputs, failures
 
     def _guarded(
-        self, call: Callable[[], Iterable[Any] | None], index: int, mark: int = 0
+        self, call: Callable[[], Iterable[Any] | None], index: int, changes: int = 0
     ) -> tuple[list[bytes], list[tuple[int, str]]]:
-        """Call, and forget its changes if it raises."""
+        """Call, and discard the changes after the first ``changes`` if it raises."""
         inputs, encode = self._input, self._output.encode
         try:
-            return [encode(row, inputs.origin) for row in call() or ()], []
+            return [encode(row, inputs.provenance) for row in call() or ()], []
         except JvmGoneError:
             raise
         except Exception as error:  # noqa: BLE001  (the row's, not the worker's)
             self._memory.blame(error)
-            del self._session.updates[mark:]
+            del self._session.updates[changes:]
             return [], [(index, self._reason(self._name, error))]
 
     def _saved(self) -> list[Any]:
-        return [kept.saved() for kept in self._kept]
+        return [part.saved() for part in self._parts]
 
     def _restore(self, saved: list[Any]) -> None:
-        for kept, past in zip(self._kept, saved, strict=True):
-            kept.restore(past)
+        for part, snapshot in zip(self._parts, saved, strict=True):
+            part.restore(snapshot)

@@ -1,17 +1,17 @@
-"""Timers of a key, as a call sees them."""
+"""The timers of a key as a call sees them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .session import ASK_TIMERS, TIMER_SET, Kept, Session
+from .session import ASK_TIMERS, TIMER_SET, CallState, Session
 from .wire import COUNT, TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Timers(Kept):
+class Timers(CallState):
     """The key's timers."""
 
     def __init__(self, session: Session) -> None:
@@ -19,24 +19,24 @@ class Timers(Kept):
         self.forget()
 
     def forget(self) -> None:
-        """Begin a call."""
+        """Reset before a call."""
         self._changes: list[tuple[int, int]] = []
 
     def saved(self) -> Any:  # noqa: ANN401
-        """Give what ``restore`` takes."""
+        """Return a snapshot for ``restore``."""
         return self._changes
 
     def restore(self, saved: Any) -> None:  # noqa: ANN401
-        """Undo what came after ``saved``."""
+        """Undo the changes since ``saved``."""
         self._changes = saved
 
     def change(self, op: int, at: int) -> None:
-        """Set or delete one."""
+        """Set or delete a timer."""
         self._changes = [*self._changes, (op, int(at))]
         self._session.change(op, 0, TIME.pack(int(at)))
 
     def all(self) -> Iterator[int]:
-        """Give them all."""
+        """Return all timers."""
         reply = self._session.ask(ASK_TIMERS, 0)
         timers = {reply.take(TIME)[0] for _ in range(reply.take(COUNT)[0])}
         for op, at in self._changes:

@@ -1,4 +1,4 @@
-"""State variables of a key, as a call sees them: PySpark's value, list and map state."""
+"""The state variables of a key as a call sees them: PySpark's value, list and map state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .session import (
     MAP_PUT,
     MAP_REMOVE,
     UPDATE,
-    Kept,
+    CallState,
     Session,
 )
 from .wire import COUNT, FLAG, block, blocks
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import types as T
 
 
-class Variable(Kept):
-    """A state variable: rows of a schema, at a place in the session."""
+class Variable(CallState):
+    """A state variable: rows of one schema, with an index in the session."""
 
     def __init__(self, session: Session, index: int, spec: dict[str, Any]) -> None:
         self._session = session
@@ -38,32 +38,32 @@ class Variable(Kept):
 
 
 class Value(Variable):
-    """``ValueState``: it came with the call."""
+    """``ValueState``: its value arrives with the call."""
 
     _data: bytes | None = None
 
     def load(self, data: bytes | None) -> None:
-        """Take what came with the call."""
+        """Load the value that arrived with the call."""
         self._data = data
 
     def forget(self) -> None:
-        """Begin a call; ``load`` follows."""
+        """Reset before a call; ``load`` follows."""
         self._data = None
 
     def saved(self) -> Any:  # noqa: ANN401
-        """Give what ``restore`` takes."""
+        """Return a snapshot for ``restore``."""
         return self._data
 
     def restore(self, saved: Any) -> None:  # noqa: ANN401
-        """Undo what came after ``saved``."""
+        """Undo the changes since ``saved``."""
         self._data = saved
 
     def exists(self) -> bool:
-        """Tell whether the key has a value."""
+        """Return whether the key has a value."""
         return self._data is not None
 
     def get(self) -> T.Row | None:
-        """Give the key's value, or None."""
+        """Return the key's value, or None."""
         return None if self._data is None else self._rows.decode(self._data)
 
     def update(self, newValue: Any) -> None:  # noqa: ANN401, N803  (PySpark's name)
@@ -78,19 +78,19 @@ class Value(Variable):
 
 
 class List(Variable):
-    """``ListState``: what it holds is only asked for when it is read."""
+    """``ListState``: its elements are fetched when they are read."""
 
     def forget(self) -> None:
-        """Begin a call."""
+        """Reset before a call."""
         self._known: list[bytes] | None = None
         self._more: list[bytes] = []
 
     def saved(self) -> Any:  # noqa: ANN401
-        """Give what ``restore`` takes."""
+        """Return a snapshot for ``restore``."""
         return self._known, list(self._more)
 
     def restore(self, saved: Any) -> None:  # noqa: ANN401
-        """Undo what came after ``saved``."""
+        """Undo the changes since ``saved``."""
         self._known, self._more = saved
 
     def _all(self) -> list[bytes]:
@@ -100,11 +100,11 @@ class List(Variable):
         return self._known + self._more
 
     def exists(self) -> bool:
-        """Tell whether the key has elements."""
+        """Return whether the key has elements."""
         return bool(self._more) or bool(self._all())
 
     def get(self) -> Iterator[T.Row]:
-        """Give the key's elements."""
+        """Return the key's elements."""
         return map(self._rows.decode, self._all())
 
     def put(self, newState: Iterable[Any]) -> None:  # noqa: N803  (PySpark's name)
@@ -131,28 +131,28 @@ class List(Variable):
     def _encoded(self, values: Iterable[Any]) -> list[bytes]:
         encoded = [self._rows.encode(value) for value in values]
         if not encoded:
-            raise ValueError("a list state takes no empty list; clear() removes it")
+            raise ValueError("a list state does not accept an empty list; use clear()")
         return encoded
 
 
 class Map(Variable):
-    """``MapState``: entries as they are asked for, all of them when they are walked through."""
+    """``MapState``: fetches single entries on access, and all of them for iteration."""
 
     def __init__(self, session: Session, index: int, spec: dict[str, Any]) -> None:
         super().__init__(session, index, spec)
         self._keys = Rows(spec["key"])
 
     def forget(self) -> None:
-        """Begin a call."""
+        """Reset before a call."""
         self._known: dict[bytes, bytes | None] = {}
         self._complete = False
 
     def saved(self) -> Any:  # noqa: ANN401
-        """Give what ``restore`` takes."""
+        """Return a snapshot for ``restore``."""
         return dict(self._known), self._complete
 
     def restore(self, saved: Any) -> None:  # noqa: ANN401
-        """Undo what came after ``saved``."""
+        """Undo the changes since ``saved``."""
         known, self._complete = saved
         self._known = dict(known)
 
@@ -172,16 +172,16 @@ class Map(Variable):
         return {name: value for name, value in self._known.items() if value is not None}
 
     def exists(self) -> bool:
-        """Tell whether the key has entries."""
+        """Return whether the key has entries."""
         return bool(self._all())
 
     def getValue(self, key: Any) -> T.Row | None:  # noqa: ANN401, N802
-        """Give the value of an entry, or None."""
+        """Return the value of an entry, or None."""
         value = self._entry(key)
         return None if value is None else self._rows.decode(value)
 
     def containsKey(self, key: Any) -> bool:  # noqa: ANN401, N802
-        """Tell whether there is such an entry."""
+        """Return whether the entry exists."""
         return self._entry(key) is not None
 
     def updateValue(self, key: Any, value: Any) -> None:  # noqa: ANN401, N802
@@ -191,16 +191,16 @@ class Map(Variable):
         self._session.change(MAP_PUT, self._index, block(name) + block(data))
 
     def iterator(self) -> Iterator[tuple[T.Row, T.Row]]:
-        """Give all entries."""
+        """Return all entries."""
         pairs = list(self._all().items())
         return ((self._keys.decode(name), self._rows.decode(value)) for name, value in pairs)
 
     def keys(self) -> Iterator[T.Row]:
-        """Give the keys of all entries."""
+        """Return the keys of all entries."""
         return map(self._keys.decode, list(self._all()))
 
     def values(self) -> Iterator[T.Row]:
-        """Give the values of all entries."""
+        """Return the values of all entries."""
         return map(self._rows.decode, list(self._all().values()))
 
     def removeKey(self, key: Any) -> None:  # noqa: ANN401, N802

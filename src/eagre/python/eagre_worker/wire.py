@@ -1,4 +1,4 @@
-"""Messages between the JVM and a worker: each behind its length, over a Unix socket."""
+"""Length-prefixed messages between the JVM and a worker, over a Unix socket."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CHUNK = 1 << 16
 
 
 class JvmGoneError(ConnectionError):
-    """The JVM closed the connection: there is nobody left to work for."""
+    """The JVM closed the connection."""
 
 
 class Wire:
-    """One connection, as messages."""
+    """A connection that sends and receives messages."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -66,29 +66,29 @@ class Wire:
 
 
 class Blocks:
-    """Reads blocks of bytes behind their lengths, and numbers, from a message."""
+    """Reads length-prefixed blocks and numbers from a message."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.pos = 0
 
     def block(self) -> bytes:
-        """Take bytes that stand behind their length."""
+        """Read a length-prefixed block."""
         start = self.pos + _LENGTH.size
         self.pos = start + _LENGTH.unpack_from(self.data, self.pos)[0]
         return self.data[start : self.pos]
 
     def take(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Take numbers."""
+        """Read numbers."""
         self.pos += layout.size
         return layout.unpack_from(self.data, self.pos - layout.size)
 
 
 def block(data: bytes) -> bytes:
-    """Put the length before bytes."""
+    """Prefix bytes with their length."""
     return _LENGTH.pack(len(data)) + data
 
 
 def blocks(items: Sequence[bytes]) -> bytes:
-    """Put the count before blocks."""
+    """Prefix blocks with their count."""
     return b"".join(itertools.chain([COUNT.pack(len(items))], map(block, items)))
