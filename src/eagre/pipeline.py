@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 DEFAULT_EVERY = {"real-time": "1 minute", "micro-batch": "500 ms"}
-"""The epoch in real time, the trigger in micro-batch (docs/decisions/0003-epoch-length.md)."""
+"""The epoch in real time, and the trigger in micro-batch.
+
+``docs/internals/decisions/0003-epoch-length.md`` has the reasons.
+"""
 
 EXACTLY_ONCE_EVERY = "10 seconds"
 

@@ -2,7 +2,7 @@
 
 The Spark settings are the same in both profiles, so that a checkpoint works with either. The
 profiles differ in how long the Kafka clients wait to batch records. ``make profile`` measures the
-effect of each setting and writes it to ``docs/profile.md``.
+effect of each setting and writes it to ``docs/reference/profile.md``.
 """
 
 from __future__ import annotations

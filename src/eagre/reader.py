@@ -1,8 +1,8 @@
 """Reads an exactly-once topic with in-band fences, and skips late writes of zombie processes.
 
 Each run writes a fence into each partition when it starts. A record is valid if its incarnation is
-not lower than the highest preceding fence of its pipeline. ``docs/exactly-once.md`` describes the
-rule for readers in any language. With confluent-kafka:
+not lower than the highest preceding fence of its pipeline. ``docs/explanation/exactly-once.md``
+describes the rule for readers in any language. With confluent-kafka:
 
 >>> from confluent_kafka import Consumer  # doctest: +SKIP
 >>> fences = Fences()  # doctest: +SKIP

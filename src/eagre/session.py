@@ -65,7 +65,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     >>> from pyspark.sql import SparkSession
     >>> spark = configure(SparkSession.builder.master("local[4]")).getOrCreate()  # doctest: +SKIP
 
-    ``spark.eagre.profile`` is ``latency`` or ``throughput`` (docs/profile.md).
+    ``spark.eagre.profile`` is ``latency`` or ``throughput`` (docs/reference/profile.md).
 
     Raises:
         JvmError: No suitable Java, Spark or jars were found.

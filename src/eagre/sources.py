@@ -86,7 +86,7 @@ class Kafka:
         create: Whether Eagre may create the topic.
         brokers: ``host:port`` of its cluster; ``eagre run --brokers`` overrides it.
         delivery: For a sink, ``at-least-once``, where a failure repeats results since the last
-            commit, or ``exactly-once`` (docs/exactly-once.md).
+            commit, or ``exactly-once`` (docs/explanation/exactly-once.md).
         fence: ``in-band`` also writes fence records into an exactly-once sink, for readers with
             ``eagre.reader``.
         partitioned_by: For a source, the columns that determine the partition: rows with equal

@@ -1,4 +1,7 @@
-"""Stateful operators that Real-Time Mode lacks, in every mode (docs/operators.md)."""
+"""Stateful operators that Real-Time Mode lacks, in every mode.
+
+``docs/reference/operators.md`` describes them.
+"""
 
 from eagre.operators.deduplicate import deduplicate
 from eagre.operators.join import interval_join

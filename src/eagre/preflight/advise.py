@@ -14,15 +14,21 @@ if TYPE_CHECKING:
 Choice = Literal["real-time", "micro-batch", "available-now", "none"]
 
 BATCH_FLOOR_MS = 600.0
-"""The lowest p99 of micro-batches, however short their trigger (docs/bench.md)."""
+"""The lowest p99 of micro-batches, however short their trigger.
+
+``docs/explanation/bench.md`` has the sweep.
+"""
 REAL_TIME_P99_MS = 50.0
-"""The p99 of real time on a machine with headroom, outside epoch boundaries (docs/bench.md)."""
+"""The p99 of real time on a machine with headroom, outside epoch boundaries.
+
+``docs/explanation/bench.md`` has the figures.
+"""
 SCHEDULED_MS = 600_000.0
 """The target from which a run every few minutes is enough; it costs nothing in between."""
 CPU_S_PER_MILLION = 200.0
-"""CPU seconds per million small records, in either mode (docs/bench.md)."""
+"""CPU seconds per million small records, in either mode (docs/explanation/bench.md)."""
 THROUGHPUT_S_PER_MILLION = 80.0
-"""The same with the throughput profile (docs/profile.md)."""
+"""The same with the throughput profile (docs/reference/profile.md)."""
 THROUGHPUT_MINIMUM_RATE = 4000.0
 """The lowest measured rate, in records per second, at which the throughput profile pays off."""
 HEADROOM = 2.0

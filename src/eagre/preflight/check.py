@@ -73,7 +73,7 @@ class Report:
         return {key: value for finding in self.findings for key, value in finding.settings.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as a JSON object; ``docs/check.md`` describes the fields."""
+        """Return it as a JSON object; ``docs/reference/check.md`` describes the fields."""
         return {
             "name": self.name,
             "mode": self.mode,

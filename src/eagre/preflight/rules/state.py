@@ -111,8 +111,8 @@ def state_partitions(facts: Facts) -> Iterator[Match]:
     if checkpoint.shuffle_partitions and checkpoint.shuffle_partitions != number(setting, 0):
         yield Match(
             SHUFFLE_PARTITIONS,
-            f"the checkpoint has {checkpoint.shuffle_partitions} shuffle partitions and the session "
-            f"{setting}.",
+            f"the checkpoint has {checkpoint.shuffle_partitions} shuffle partitions and the "
+            f"session {setting}.",
             "set the checkpoint's number, or start from scratch with `eagre checkpoint reset`.",
             numbers={"checkpoint": checkpoint.shuffle_partitions, "session": number(setting, 0)},
             settings={SHUFFLE_PARTITIONS: str(checkpoint.shuffle_partitions)},
