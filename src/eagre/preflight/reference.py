@@ -1,4 +1,4 @@
-"""Writes ``docs/reference/check.md``: how the check works, and every rule."""
+"""Writes ``docs/reference/check.md``: what the check is, and every rule."""
 
 from __future__ import annotations
 
