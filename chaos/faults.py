@@ -218,7 +218,7 @@ class Faults:
         self._blow("jvm")
 
     def _while_fencing(self) -> None:
-        self._interrupted("fencing off the run before")
+        self._interrupted("fencing the previous run")
 
     def _while_scanning(self) -> None:
         self._interrupted("of the output for what was delivered")

@@ -136,4 +136,4 @@ def test_retention_that_overtakes_is_told(eagre_broker):
     one = topics.describe(["overtaken"])["overtaken"]
     dog = Watchdog(topics, {"overtaken": (one.id, 1)}, lambda *_, **__: None)
     with pytest.raises(PipelineFailed, match=r"RETENTION_OVERTOOK.* 30 records are lost"):
-        dog.look(0, 50, {("overtaken", 0): 50})
+        dog.observe(0, 50, {("overtaken", 0): 50})

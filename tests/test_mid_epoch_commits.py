@@ -121,7 +121,7 @@ def test_new_partitions_are_read_at_once(cli, run, eagre_broker):  # noqa: F811
     wait_until(lambda: written(at, "grown-out") >= 10, 30, "nothing came out")
     more = NewPartitions("grown-in", 3)
     Topics(at).admin.create_partitions([more])["grown-in"].result(10)
-    one.wait_for("starting the query anew, with all partitions")
+    one.wait_for("restarting the query, with all partitions")
     produce(at, "grown-in", rows(range(10, 100)))
     wait_until(lambda: written(at, "grown-out") >= 100, 30, "they are not read")
     assert one.end() == 0

@@ -126,31 +126,31 @@ def behind(lag):
 
 def test_the_watchdog_tells_stalls_and_their_end(watchdog):
     tell = watchdog.tell
-    watchdog.look(100, 50, behind(5))
+    watchdog.observe(100, 50, behind(5))
     watchdog.now[0] += STALL_SECONDS + 1
-    watchdog.look(100, 50, behind(900))
+    watchdog.observe(100, 50, behind(900))
     assert [e for e, _ in tell.told] == ["stalled"]
-    watchdog.look(101, 60, behind(700))
+    watchdog.observe(101, 60, behind(700))
     assert [e for e, _ in tell.told] == ["stalled", "flows"]
     watchdog.now[0] += STALL_SECONDS + 1
-    watchdog.look(None, 60, behind(700), silent=True)
+    watchdog.observe(None, 60, behind(700), unreachable=True)
     assert "no Kafka broker answers" in tell.told[-1][1]["reason"]
     watchdog.now[0] += GIVE_UP_SECONDS + 1
-    watchdog.look(None, 60, behind(700), silent=True)
+    watchdog.observe(None, 60, behind(700), unreachable=True)
     with pytest.raises(PipelineFailed, match="STALLED"):
-        watchdog.look(101, 60, behind(700))
+        watchdog.observe(101, 60, behind(700))
 
 
 def test_what_only_looks_like_a_standstill(watchdog):
     for _ in range(100):
         watchdog.now[0] += 1
-        watchdog.look(100, 50, behind(0))
+        watchdog.observe(100, 50, behind(0))
     for second in range(100):
         watchdog.now[0] += 1
-        watchdog.look(100, 50 + second, behind(20))
+        watchdog.observe(100, 50 + second, behind(20))
     for _ in range(100):
         watchdog.now[0] += 1
-        watchdog.look(None, 0, {})
+        watchdog.observe(None, 0, {})
     assert watchdog.tell.told == []
 
 
@@ -163,14 +163,14 @@ def test_the_watchdog_tells_of_new_and_unread_partitions(watchdog, eagre_broker)
     watchdog.ids = {"unread": (one.id, 2)}
     for _ in range(2):
         watchdog.now[0] += 10
-        watchdog.look(1, 1, {("another", 0): 0})
+        watchdog.observe(1, 1, {("another", 0): 0})
     assert watchdog.tell.told == []
     for _ in range(2):
         watchdog.now[0] += 10
-        watchdog.look(1, 1, {("unread", 1): 0})
+        watchdog.observe(1, 1, {("unread", 1): 0})
     watchdog.ids = {"unread": (one.id, 1)}
     watchdog.now[0] += 10
-    watchdog.look(1, 1, {})
+    watchdog.observe(1, 1, {})
     unread, grown = [data["text"] for event, data in watchdog.tell.told if event == "note"]
     assert "nobody reads unread/0" in unread
     assert "grew from 1 to 2 partitions" in grown
@@ -178,12 +178,12 @@ def test_the_watchdog_tells_of_new_and_unread_partitions(watchdog, eagre_broker)
 
 def test_the_watchdog_tells_of_a_topic_made_anew(watchdog):
     watchdog.ids = {"watched": ("AAAAAAAAAAAAAAAAAAAAAA", 2)}
-    with pytest.raises(PipelineFailed, match="made anew"):
-        watchdog.look(1, 1, {})
+    with pytest.raises(PipelineFailed, match="created again"):
+        watchdog.observe(1, 1, {})
     watchdog.ids = {"never-there": ("AAAAAAAAAAAAAAAAAAAAAA", 2)}
     watchdog.now[0] += 10
     with pytest.raises(PipelineFailed, match="deleted"):
-        watchdog.look(1, 1, {})
+        watchdog.observe(1, 1, {})
 
 
 @pytest.mark.e2e

@@ -73,7 +73,7 @@ class CommitSchedule:
         """Whether the epoch has become so long that another should begin."""
         return time.monotonic() > self._restart_at
 
-    def look(self) -> dict[str, Any] | None:
+    def step(self) -> dict[str, Any] | None:
         """Request a commit when it is due, and write one that is done; describe it.
 
         Raises:
