@@ -221,7 +221,7 @@ class Faults:
         self._interrupted("fencing the previous run")
 
     def _while_scanning(self) -> None:
-        self._interrupted("of the output for what was delivered")
+        self._interrupted("of the output for delivered results")
 
     def _catching_up(self) -> None:
         """With full batches on their way, of which some partitions have more than others."""

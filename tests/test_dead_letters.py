@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import eagre as eg
-from eagre.delivery.dead_letters import letters
+from eagre.delivery.dead_letters import dead_letters
 from eagre.errors import BrokerError
 from eagre.jvm import gateway
 from eagre.pipeline import Pipeline
@@ -475,12 +475,14 @@ def test_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path
     assert len(replayed[b"k2"].headers()) == 2
 
     assert run([]) == [{"k": "k2", "n": 2}]
-    failed = [letter for letter in letters(eagre_harness.topics, "again-in.dlq") if letter.replays]
+    failed = [
+        letter for letter in dead_letters(eagre_harness.topics, "again-in.dlq") if letter.replays
+    ]
     assert [letter.key for letter in failed] == [b"bad"]
     done = command("replay", "again-in").stderr
     assert "replayed 0 records" in done
     assert "1 whose record failed again" in done
     assert "replayed 1 record " in command("replay", "again-in", "--again").stderr
     assert run([]) == []
-    last = list(letters(eagre_harness.topics, "again-in.dlq"))[-1]
-    assert max(letter.replays for letter in letters(eagre_harness.topics, last.topic)) == 2
+    last = list(dead_letters(eagre_harness.topics, "again-in.dlq"))[-1]
+    assert max(letter.replays for letter in dead_letters(eagre_harness.topics, last.topic)) == 2

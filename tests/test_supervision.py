@@ -36,7 +36,7 @@ def test_a_killed_jvm_is_started_again_and_nothing_is_lost(cli, run, eagre_broke
     wait_until(lambda: written(at, "restarted-out") >= 10, 30, "nothing came out")
     wait_until(lambda: status(cli)["restarted"]["commits"] > 1, 30, "nothing was committed")
     jvm_of(cli).kill()
-    one.wait_for("Starting again at once (1 of 10)")
+    one.wait_for("Starting again immediately (1 of 10)")
     produce(at, "restarted-in", [{"card": "c", "n": n} for n in range(10, 15)])
     wait_until(lambda: written(at, "restarted-out") >= 15, 60, "it did not go on")
     shown = status(cli)["restarted"]
@@ -60,7 +60,7 @@ def test_what_fails_again_and_again_is_given_up(cli, run, eagre_broker):  # noqa
     one = run(app, "--brokers", at, "--from", "earliest", "--restarts", "1", "--every", "1 minute")
     one.wait_for("running in real-time")
     produce(at, "hopeless-in", [{"card": "c", "n": -1}])
-    one.wait_for("no such amount Starting again at once (1 of 1)")
+    one.wait_for("no such amount Starting again immediately (1 of 1)")
     assert one.process.wait(90) == 1
     assert any("QUERY_FAILED" in line and "no such amount" in line for line in one.said[-3:])
 
@@ -172,8 +172,8 @@ def test_the_watchdog_tells_of_new_and_unread_partitions(watchdog, eagre_broker)
     watchdog.now[0] += 10
     watchdog.observe(1, 1, {})
     unread, grown = [data["text"] for event, data in watchdog.tell.told if event == "note"]
-    assert "nobody reads unread/0" in unread
-    assert "grew from 1 to 2 partitions" in grown
+    assert "no task reads unread/0" in unread
+    assert "has grown from 1 to 2 partitions" in grown
 
 
 def test_the_watchdog_tells_of_a_topic_made_anew(watchdog):
@@ -193,7 +193,7 @@ def test_ctrl_c_while_it_waits_to_start_again_ends_it(cli, run, eagre_broker):  
     one = run(app, "--brokers", at, "--every", "1 minute")
     one.wait_for("running in real-time")
     jvm_of(cli).kill()
-    one.wait_for("Starting again at once")
+    one.wait_for("Starting again immediately")
     wait_until(lambda: jvm_of(cli), 30, "no JVM was started again").kill()
     one.wait_for("Starting again in 1 s")
     one.process.send_signal(signal.SIGINT)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from eagre.commit.schedule import CLOSE_SECONDS, EPOCHS, STATE_SETTINGS, CommitSchedule
 from eagre.config import interval_ms
 from eagre.delivery import Outputs, Quarantine, begin
-from eagre.delivery.quarantine import DEATHS
+from eagre.delivery.quarantine import CRASHES
 from eagre.errors import BrokerError, EagreError, PipelineFailed
 from eagre.jvm import gateway
 from eagre.pipeline import Pipeline, started, trigger
@@ -75,7 +75,7 @@ class Run:
             return PipelineFailed(
                 "STATE_BROKEN",
                 f"the state in checkpoint {self.checkpoint.path} cannot be read: {reason}",
-                hint="restore the folder from a copy, or start from scratch with "
+                hint="restore the folder from a backup, or start from scratch with "
                 f"`eagre checkpoint reset {self.checkpoint.path}`.",
             )
         if self.query is None or not gateway.has_run(self.spark, self.query):
@@ -91,7 +91,7 @@ class Run:
             gateway.suspects(self.spark, self.pipeline.name)
         ):
             self.parent.say(
-                f"record {topic}/{partition}/{offset} crashed its task {DEATHS} times: it is now "
+                f"record {topic}/{partition}/{offset} crashed its task {CRASHES} times: it is now "
                 "skipped and goes to the dead letters"
             )
 
