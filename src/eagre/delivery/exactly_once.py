@@ -2,8 +2,8 @@
 
 Each result carries the position of the row that triggered it. When a run starts, it scans the
 output for what the previous run delivered since the last commit. When Spark reads those rows again,
-the replay filter drops exactly these results. ``docs/exactly-once.md`` describes the rule for readers
-and the assumptions.
+the replay filter drops exactly these results. ``docs/exactly-once.md`` describes the rule for
+readers and the assumptions.
 """
 
 from __future__ import annotations
