@@ -139,7 +139,7 @@ def test_no_commit_hides_a_result_that_was_given_up(cli, run, eagre_broker):  # 
     until_reached(kept, {"lost-in": {0: 20}})
     largest(at, "lost-out", 50)
     produce(at, "lost-in", rows([20]))
-    one.wait_for("RESULT_LOST: the sink gave a result up Starting again immediately")
+    one.wait_for("RESULT_LOST: the sink could not deliver a result Starting again immediately")
     assert kept.reached() == {"lost-in": {0: 20}}
     produce(at, "lost-in", rows(range(21, 30)))
     largest(at, "lost-out", 1_000_000)

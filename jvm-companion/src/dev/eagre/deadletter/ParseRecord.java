@@ -67,7 +67,7 @@ public final class ParseRecord extends Expression implements CodegenFallback, Se
         UTF8String topic = (UTF8String) parts[TOPIC].eval(row);
         int partition = (Integer) parts[PARTITION].eval(row);
         long offset = (Long) parts[OFFSET].eval(row);
-        if (position != null) position.take(topic, partition, offset);
+        if (position != null) position.read(topic, partition, offset);
         waits(topic, partition).took((Long) parts[TIMESTAMP].eval(row));
         if (policy.remembers() && policy.wrote(new RecordPosition(topic.toString(), partition, offset), 0)) return null;
         if (!quarantine.isEmpty() && quarantine.contains(new RecordPosition(topic.toString(), partition, offset))) {

@@ -223,7 +223,7 @@ class PrefetchTest {
                 }
             });
             while (seen.isEmpty()) Thread.sleep(1);
-            List<Integer> atThePause = Barrier.awaited(System.nanoTime() + SECONDS.toNanos(20), () -> {
+            List<Integer> atThePause = Barrier.poll(System.nanoTime() + SECONDS.toNanos(20), () -> {
                 try {
                     return Barrier.whileIdle(System.nanoTime() + SECONDS.toNanos(1), () -> {
                         fed.queue.add(row(2));

@@ -100,14 +100,14 @@ public final class FunctionErrors {
     }
 
     private void begin() {
-        InFlightOffsets offsets = InFlightOffsets.here();
+        InFlightOffsets offsets = InFlightOffsets.current();
         position = offsets == null ? null : offsets.mine();
         watched = true;
     }
 
     /** A row could not be read: it is not one that was handed on. */
     void upstream() {
-        InFlightOffsets offsets = InFlightOffsets.here();
+        InFlightOffsets offsets = InFlightOffsets.current();
         if (offsets != null) offsets.blame();
     }
 

@@ -34,8 +34,8 @@ public final class WorkerChannel extends AbstractIterator<Object> {
     private final Codec.RowCodec results;
     private final int passed;
     private final Thread reader;
-    private final Barrier.Count leaving;
-    private final Barrier.Arrivals arriving;
+    private final Barrier.RowCount leaving;
+    private final Barrier.ReceivedCount arriving;
     private final Deque<Object> answers = new ArrayDeque<>();
 
     private Worker worker;
@@ -73,8 +73,8 @@ public final class WorkerChannel extends AbstractIterator<Object> {
         begin(pending);
         worker = WorkerPool.lease(key, hello, options);
         TaskContext task = TaskContext.get();
-        leaving = Barrier.leaving(task);
-        arriving = Barrier.arriving(task);
+        leaving = Barrier.sentBy(task);
+        arriving = Barrier.receivedBy(task);
         reader = ReaderThreads.start(task, () -> read(rows));
         task.addTaskCompletionListener((TaskCompletionListener) context -> end());
     }
@@ -89,7 +89,7 @@ public final class WorkerChannel extends AbstractIterator<Object> {
         try {
             while (rows.hasNext()) {
                 InternalRow row = (InternalRow) rows.next();
-                leaving.one();
+                leaving.increment();
                 gather(row);
             }
             finish(null);
@@ -143,7 +143,7 @@ public final class WorkerChannel extends AbstractIterator<Object> {
     @Override
     public boolean hasNext() {
         if (!answers.isEmpty()) return true;
-        arriving.waits(true);
+        arriving.setIdle(true);
         try {
             while (answers.isEmpty() && !finished) {
                 listen();
@@ -152,14 +152,14 @@ public final class WorkerChannel extends AbstractIterator<Object> {
             throw new UncheckedIOException(error.getMessage(), error);
         }
         if (answers.isEmpty()) return false;
-        arriving.waits(false);
+        arriving.setIdle(false);
         return true;
     }
 
     @Override
     public Object next() {
         Object row = answers.poll();
-        arriving.one();
+        arriving.increment();
         failures.handOn(origin((JoinedRow) row));
         return row;
     }
@@ -200,7 +200,7 @@ public final class WorkerChannel extends AbstractIterator<Object> {
             boolean before = failures.endedBefore(origin(row));
             if (message.takeByte() == 0) {
                 InternalRow result = results.read(message);
-                if (before) arriving.one();
+                if (before) arriving.increment();
                 else answers.add(new JoinedRow(row, result));
             } else {
                 report(row, message.takeText());
@@ -212,7 +212,7 @@ public final class WorkerChannel extends AbstractIterator<Object> {
     /** The row ends here. */
     private void report(InternalRow row, String reason) {
         failures.report(reason, origin(row));
-        arriving.one();
+        arriving.increment();
     }
 
     /** Where a row comes from; null if it does not say. */
