@@ -85,7 +85,7 @@ final class KeySample {
     }
 
     private LogicalPlan read() {
-        return PlanTree.swapped(analyzed, node -> {
+        return PlanTree.replaceSources(analyzed, node -> {
             JsonNode range = ranges.path(sources++);
             return node instanceof StreamingRelationV2 source && range.has("begin")
                     ? batch(source, range)

@@ -72,7 +72,7 @@ public final class PlanCache {
 
     private static LogicalPlan moved(
             LogicalPlan query, Function<StreamingDataSourceV2ScanRelation, LogicalPlan> elsewhere) {
-        return PlanTree.replaced(
+        return PlanTree.replaceNodes(
                 query,
                 node -> node instanceof StreamingDataSourceV2ScanRelation,
                 node -> elsewhere.apply((StreamingDataSourceV2ScanRelation) node));

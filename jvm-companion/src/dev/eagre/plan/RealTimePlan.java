@@ -150,7 +150,7 @@ final class RealTimePlan {
     /** Puts sources in their places, as MicroBatchExecution does, and never asks them anything. */
     private LogicalPlan wired(Path scratch) {
         Set<StreamingRelationV2> seen = new HashSet<>();
-        return PlanTree.swapped(analyzed, node -> {
+        return PlanTree.replaceSources(analyzed, node -> {
             if (node instanceof StreamingRelationV2 source) {
                 boolean again = !seen.add(source);
                 return scan(source, scratch.resolve("source-" + seen.size()), again);

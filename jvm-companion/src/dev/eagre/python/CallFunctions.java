@@ -23,7 +23,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class CallFunctions extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-        return RowSteps.upwards(plan, CallFunctions::rewrite);
+        return RowSteps.transformUp(plan, CallFunctions::rewrite);
     }
 
     private static LogicalPlan rewrite(LogicalPlan node) {

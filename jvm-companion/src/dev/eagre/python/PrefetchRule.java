@@ -26,7 +26,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class PrefetchRule extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-        return RowSteps.upwards(plan, PrefetchRule::rewrite);
+        return RowSteps.transformUp(plan, PrefetchRule::rewrite);
     }
 
     private static LogicalPlan rewrite(LogicalPlan node) {

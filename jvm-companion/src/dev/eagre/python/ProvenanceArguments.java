@@ -15,7 +15,7 @@ import org.apache.spark.sql.types.StructType;
 public final class ProvenanceArguments extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-        return RowSteps.upwards(plan, ProvenanceArguments::attach);
+        return RowSteps.transformUp(plan, ProvenanceArguments::attach);
     }
 
     private static LogicalPlan attach(LogicalPlan node) {

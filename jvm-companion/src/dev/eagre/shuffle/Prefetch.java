@@ -79,7 +79,7 @@ public final class Prefetch extends AbstractIterator<Object> {
         }
 
         @Override
-        public boolean empties() {
+        public boolean mayAddEmptyRows() {
             return tickMs > 0;
         }
 

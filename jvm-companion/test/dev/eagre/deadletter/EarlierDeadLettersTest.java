@@ -111,7 +111,7 @@ class EarlierDeadLettersTest {
         policy.apply("UNPARSABLE_RECORD", DeadLetter.of(null, "UNPARSABLE: no"), 0);
         assertTrue(RowCounters.all().contains("\"memory-test/dropped\":2"), RowCounters.all());
         assertFalse(policy.counts());
-        assertFalse(policy.wrote(AT, 0));
+        assertFalse(policy.alreadyWritten(AT, 0));
     }
 
     @Test

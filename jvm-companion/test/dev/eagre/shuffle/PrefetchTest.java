@@ -205,8 +205,8 @@ class PrefetchTest {
 
     @Test
     void aStepWithTicksMayGiveNulls() {
-        assertTrue(new Prefetch.Step("p", 1, 5, true).empties());
-        assertFalse(new Prefetch.Step("p", 1, 0, true).empties());
+        assertTrue(new Prefetch.Step("p", 1, 5, true).mayAddEmptyRows());
+        assertFalse(new Prefetch.Step("p", 1, 0, true).mayAddEmptyRows());
     }
 
     @Test

@@ -236,7 +236,7 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
     }
 
     private boolean endedBefore(byte[] row) {
-        return source >= 0 && failures.remembers() && failures.wrote(origin(row));
+        return source >= 0 && failures.hasEarlier() && failures.alreadyWritten(origin(row));
     }
 
     private InternalRow origin(byte[] row) {

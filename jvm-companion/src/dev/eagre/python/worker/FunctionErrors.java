@@ -16,7 +16,7 @@ public final class FunctionErrors {
     private final String functions;
     private final StructType source;
     private final int[] places;
-    private final RowOrdinals turns;
+    private final RowOrdinals ordinals;
     private InFlightOffsets.SourcePosition position;
     private boolean watched;
 
@@ -25,7 +25,7 @@ public final class FunctionErrors {
         this.source = source instanceof StructType struct ? struct : null;
         places = places(this.source);
         policy = new ErrorPolicy(options.json, functions);
-        turns = policy.counts() ? new RowOrdinals() : null;
+        ordinals = policy.needsOrdinals() ? new RowOrdinals() : null;
     }
 
     /** Where topic, partition and offset stand in a row's origin; null if they do not. */
@@ -58,19 +58,19 @@ public final class FunctionErrors {
      * this run began, and so ends here whatever became of it now.
      */
     boolean endedBefore(InternalRow origin) {
-        if (turns == null || !known(origin)) return false;
-        turns.next(origin.getUTF8String(places[0]), origin.getInt(places[1]), origin.getLong(places[2]));
-        return policy.remembers() && policy.wrote(position(origin), turns.ordinal());
+        if (ordinals == null || !known(origin)) return false;
+        ordinals.next(origin.getUTF8String(places[0]), origin.getInt(places[1]), origin.getLong(places[2]));
+        return policy.hasEarlier() && policy.alreadyWritten(position(origin), ordinals.ordinal());
     }
 
     /** Whether any row became a dead letter before this run began, and is read again now. */
-    public boolean remembers() {
-        return policy.remembers();
+    public boolean hasEarlier() {
+        return policy.hasEarlier();
     }
 
     /** Whether a row did, which is its record's only one. */
-    public boolean wrote(InternalRow origin) {
-        return policy.wrote(position(origin), 0);
+    public boolean alreadyWritten(InternalRow origin) {
+        return policy.alreadyWritten(position(origin), 0);
     }
 
     public int partition(InternalRow origin) {
@@ -79,7 +79,7 @@ public final class FunctionErrors {
 
     /** Applies the rule to a row. */
     public void report(String reason, InternalRow origin) {
-        int ordinal = turns == null ? 0 : turns.ordinal();
+        int ordinal = ordinals == null ? 0 : ordinals.ordinal();
         policy.apply("PYTHON_FUNCTION_FAILED", DeadLetter.of(position(origin), reason), ordinal);
     }
 
