@@ -133,7 +133,7 @@ def _resumed(run: Run, brokers: str, topic: str, begin: float) -> float:
 
 def _phases(run: Run, begin: float) -> dict[str, float]:
     """When the new child began, fenced and ran, in seconds after the fault."""
-    words = {"spark": "starting Spark", "fence": "fencing off", "running": "running in real-time"}
+    words = {"spark": "starting Spark", "fence": "fencing", "running": "running in real-time"}
     found = {}
     for name, word in words.items():
         times = [at - begin for at, line in list(run.said) if at >= begin and word in line]

@@ -218,10 +218,10 @@ class Faults:
         self._blow("jvm")
 
     def _while_fencing(self) -> None:
-        self._interrupted("fencing off the run before")
+        self._interrupted("fencing the previous run")
 
     def _while_scanning(self) -> None:
-        self._interrupted("of the output for what was delivered")
+        self._interrupted("of the output for delivered results")
 
     def _catching_up(self) -> None:
         """With full batches on their way, of which some partitions have more than others."""

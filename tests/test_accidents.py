@@ -100,7 +100,7 @@ def test_broken_state_is_told_and_a_copy_repairs_it(cli, eagre_broker, eagre_har
     refused = cli("run", *args)
     assert refused.returncode == 1
     assert "STATE_BROKEN" in refused.stderr, refused.stderr
-    assert "restore the folder from a copy" in refused.stderr
+    assert "restore the folder from a backup" in refused.stderr
     shutil.rmtree(folder)
     cli.ok("checkpoint", "copy", "saved", folder)
     cli.ok("run", *args)
@@ -136,4 +136,4 @@ def test_retention_that_overtakes_is_told(eagre_broker):
     one = topics.describe(["overtaken"])["overtaken"]
     dog = Watchdog(topics, {"overtaken": (one.id, 1)}, lambda *_, **__: None)
     with pytest.raises(PipelineFailed, match=r"RETENTION_OVERTOOK.* 30 records are lost"):
-        dog.look(0, 50, {("overtaken", 0): 50})
+        dog.observe(0, 50, {("overtaken", 0): 50})

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import eagre as eg
-from eagre.delivery.dead_letters import letters
+from eagre.delivery.dead_letters import dead_letters
 from eagre.errors import BrokerError
 from eagre.jvm import gateway
 from eagre.pipeline import Pipeline
@@ -127,7 +127,7 @@ def test_poison_is_in_the_dead_letters_and_the_rest_is_delivered(run_in_both_mod
     told = {row.data: dead[i].headers()[-3][1].decode() for i, row in enumerate(rows) if i in bad}
     assert "not UTF-8" in told[POISON["bad UTF-8 in a text"]]
     assert "no value" in told[None]
-    assert "follows the JSON object, at byte 9" in told[POISON["something behind"]]
+    assert "after the JSON object, at byte 9" in told[POISON["something behind"]]
     assert "amount" in told[POISON["a word for a number"]]
     assert "column 3" in told[POISON["malformed"]]
 
@@ -337,7 +337,7 @@ def test_rows_too_large_for_the_sink(run_in_both_modes, eagre_harness):
     assert json.loads(second.value()) == {"n": 2_000_000}
     assert first.headers()[0] == ("h", b"1")
     assert box.reasons()[0] == (
-        f"TOO_LARGE: the row makes a record of {LIMIT + 1} bytes, and the sink takes {LIMIT}"
+        f"TOO_LARGE: the record has {LIMIT + 1} bytes, and the sink accepts {LIMIT}"
     )
 
 
@@ -366,7 +366,7 @@ def test_a_letter_that_its_topic_does_not_take_goes_without_its_value(eagre_harn
     first, second = box.records()
     assert (first.key(), first.value()) == (b"k", None)
     assert (second.key(), second.value()) == (None, None)
-    assert "larger than this topic takes" in box.headers()[0]["eagre-lost"]
+    assert "exceeds the limit of this topic" in box.headers()[0]["eagre-lost"]
     assert "headers" in box.headers()[1]["eagre-lost"]
 
 
@@ -417,7 +417,7 @@ def test_a_row_that_kills_its_task_can_be_quarantined(
     [letter] = box.records()
     assert json.loads(letter.value()) == {"n": 0}
     assert offset_of(letter) == killer[2]
-    assert box.reasons() == ["QUARANTINED: tasks failed at this record"]
+    assert box.reasons() == ["QUARANTINED: this record crashed its task repeatedly"]
 
 
 def test_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path):
@@ -475,12 +475,14 @@ def test_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path
     assert len(replayed[b"k2"].headers()) == 2
 
     assert run([]) == [{"k": "k2", "n": 2}]
-    failed = [letter for letter in letters(eagre_harness.topics, "again-in.dlq") if letter.replays]
+    failed = [
+        letter for letter in dead_letters(eagre_harness.topics, "again-in.dlq") if letter.replays
+    ]
     assert [letter.key for letter in failed] == [b"bad"]
     done = command("replay", "again-in").stderr
     assert "replayed 0 records" in done
     assert "1 whose record failed again" in done
     assert "replayed 1 record " in command("replay", "again-in", "--again").stderr
     assert run([]) == []
-    last = list(letters(eagre_harness.topics, "again-in.dlq"))[-1]
-    assert max(letter.replays for letter in letters(eagre_harness.topics, last.topic)) == 2
+    last = list(dead_letters(eagre_harness.topics, "again-in.dlq"))[-1]
+    assert max(letter.replays for letter in dead_letters(eagre_harness.topics, last.topic)) == 2

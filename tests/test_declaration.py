@@ -63,7 +63,7 @@ def test_errors_survive_pickling():
 @pytest.mark.parametrize(
     ("text", "code", "told"),
     [
-        ("x = 1\n", "APP_WITHOUT_PIPELINE", "holds no pipeline"),
+        ("x = 1\n", "APP_WITHOUT_PIPELINE", "defines no pipeline"),
         ("x = 1\n\nx.nothing\n", "APP_RAISED", "(line 3): AttributeError"),
         ("import nowhere_to_be_found\n", "APP_RAISED", "nowhere_to_be_found"),
     ],

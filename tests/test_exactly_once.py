@@ -108,7 +108,7 @@ REFUSED = {
     ),
     "two shuffles": (
         lambda df: df.repartition(2, "n").groupBy("card").count(),
-        "a topic of its own",
+        "its own topic",
     ),
     "a watermark under state": (
         lambda df: (

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from eagre.broker import Client, Topics
-from eagre.dashboard.result_sampler import Tap
+from eagre.dashboard.result_sampler import ResultSampler
 from eagre.latency import Meter
 from eagre.trial.process import Command
 from eagre.trial.trial import Trial, starter
@@ -79,7 +79,7 @@ def both(brokers, place, delay_ms, attempt):
     script.write_text(FORWARDER)
     command = Command([sys.executable, str(script), brokers, source, sink, str(delay_ms)])
     meter = Kept()
-    tap = Tap(topics.client_settings, {sink: 1}, [source], meter)
+    tap = ResultSampler(topics.client_settings, {sink: 1}, [source], meter)
     try:
         trial = Trial("eagre_bench.workloads:field", source, sink, 400, 0, 6, forwards=True)
         told = trial.run(brokers, starter(command, place, place / "log"), lambda _: None)

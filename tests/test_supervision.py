@@ -36,7 +36,7 @@ def test_a_killed_jvm_is_started_again_and_nothing_is_lost(cli, run, eagre_broke
     wait_until(lambda: written(at, "restarted-out") >= 10, 30, "nothing came out")
     wait_until(lambda: status(cli)["restarted"]["commits"] > 1, 30, "nothing was committed")
     jvm_of(cli).kill()
-    one.wait_for("Starting again at once (1 of 10)")
+    one.wait_for("Starting again immediately (1 of 10)")
     produce(at, "restarted-in", [{"card": "c", "n": n} for n in range(10, 15)])
     wait_until(lambda: written(at, "restarted-out") >= 15, 60, "it did not go on")
     shown = status(cli)["restarted"]
@@ -60,7 +60,7 @@ def test_what_fails_again_and_again_is_given_up(cli, run, eagre_broker):  # noqa
     one = run(app, "--brokers", at, "--from", "earliest", "--restarts", "1", "--every", "1 minute")
     one.wait_for("running in real-time")
     produce(at, "hopeless-in", [{"card": "c", "n": -1}])
-    one.wait_for("no such amount Starting again at once (1 of 1)")
+    one.wait_for("no such amount Starting again immediately (1 of 1)")
     assert one.process.wait(90) == 1
     assert any("QUERY_FAILED" in line and "no such amount" in line for line in one.said[-3:])
 
@@ -126,31 +126,31 @@ def behind(lag):
 
 def test_the_watchdog_tells_stalls_and_their_end(watchdog):
     tell = watchdog.tell
-    watchdog.look(100, 50, behind(5))
+    watchdog.observe(100, 50, behind(5))
     watchdog.now[0] += STALL_SECONDS + 1
-    watchdog.look(100, 50, behind(900))
+    watchdog.observe(100, 50, behind(900))
     assert [e for e, _ in tell.told] == ["stalled"]
-    watchdog.look(101, 60, behind(700))
+    watchdog.observe(101, 60, behind(700))
     assert [e for e, _ in tell.told] == ["stalled", "flows"]
     watchdog.now[0] += STALL_SECONDS + 1
-    watchdog.look(None, 60, behind(700), silent=True)
+    watchdog.observe(None, 60, behind(700), unreachable=True)
     assert "no Kafka broker answers" in tell.told[-1][1]["reason"]
     watchdog.now[0] += GIVE_UP_SECONDS + 1
-    watchdog.look(None, 60, behind(700), silent=True)
+    watchdog.observe(None, 60, behind(700), unreachable=True)
     with pytest.raises(PipelineFailed, match="STALLED"):
-        watchdog.look(101, 60, behind(700))
+        watchdog.observe(101, 60, behind(700))
 
 
 def test_what_only_looks_like_a_standstill(watchdog):
     for _ in range(100):
         watchdog.now[0] += 1
-        watchdog.look(100, 50, behind(0))
+        watchdog.observe(100, 50, behind(0))
     for second in range(100):
         watchdog.now[0] += 1
-        watchdog.look(100, 50 + second, behind(20))
+        watchdog.observe(100, 50 + second, behind(20))
     for _ in range(100):
         watchdog.now[0] += 1
-        watchdog.look(None, 0, {})
+        watchdog.observe(None, 0, {})
     assert watchdog.tell.told == []
 
 
@@ -163,27 +163,27 @@ def test_the_watchdog_tells_of_new_and_unread_partitions(watchdog, eagre_broker)
     watchdog.ids = {"unread": (one.id, 2)}
     for _ in range(2):
         watchdog.now[0] += 10
-        watchdog.look(1, 1, {("another", 0): 0})
+        watchdog.observe(1, 1, {("another", 0): 0})
     assert watchdog.tell.told == []
     for _ in range(2):
         watchdog.now[0] += 10
-        watchdog.look(1, 1, {("unread", 1): 0})
+        watchdog.observe(1, 1, {("unread", 1): 0})
     watchdog.ids = {"unread": (one.id, 1)}
     watchdog.now[0] += 10
-    watchdog.look(1, 1, {})
+    watchdog.observe(1, 1, {})
     unread, grown = [data["text"] for event, data in watchdog.tell.told if event == "note"]
-    assert "nobody reads unread/0" in unread
-    assert "grew from 1 to 2 partitions" in grown
+    assert "no task reads unread/0" in unread
+    assert "has grown from 1 to 2 partitions" in grown
 
 
 def test_the_watchdog_tells_of_a_topic_made_anew(watchdog):
     watchdog.ids = {"watched": ("AAAAAAAAAAAAAAAAAAAAAA", 2)}
-    with pytest.raises(PipelineFailed, match="made anew"):
-        watchdog.look(1, 1, {})
+    with pytest.raises(PipelineFailed, match="created again"):
+        watchdog.observe(1, 1, {})
     watchdog.ids = {"never-there": ("AAAAAAAAAAAAAAAAAAAAAA", 2)}
     watchdog.now[0] += 10
     with pytest.raises(PipelineFailed, match="deleted"):
-        watchdog.look(1, 1, {})
+        watchdog.observe(1, 1, {})
 
 
 @pytest.mark.e2e
@@ -193,7 +193,7 @@ def test_ctrl_c_while_it_waits_to_start_again_ends_it(cli, run, eagre_broker):  
     one = run(app, "--brokers", at, "--every", "1 minute")
     one.wait_for("running in real-time")
     jvm_of(cli).kill()
-    one.wait_for("Starting again at once")
+    one.wait_for("Starting again immediately")
     wait_until(lambda: jvm_of(cli), 30, "no JVM was started again").kill()
     one.wait_for("Starting again in 1 s")
     one.process.send_signal(signal.SIGINT)

@@ -14,7 +14,7 @@ from eagre.cli.console import json_option, result, say, table, write_json
 from eagre.cli.records import Sender, as_text, printable
 from eagre.cli.topic import cluster, topics_of
 from eagre.config import counted, timestamp_ms
-from eagre.delivery.dead_letters import REPLAYED, DeadLetter, Progress, letters, topic_of
+from eagre.delivery.dead_letters import REPLAYED, DeadLetter, Progress, dead_letters, topic_of
 from eagre.error_policy import SUFFIX
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def show(
 ) -> None:
     """Show the dead letters of TOPIC, the oldest first."""
     wanted = _Wanted(reason=reason, again=True)
-    found = letters(topics_of(brokers, config), topic_of(topic))
+    found = dead_letters(topics_of(brokers, config), topic_of(topic))
     shown = list(islice(filter(wanted.has, found), limit))
     text = "\n\n".join(map(_text, shown)) if shown else NONE
     result(target, [_json(letter) for letter in shown], text)
@@ -152,7 +152,7 @@ class _Group:
 
 def _groups(topics: Topics, name: str) -> list[_Group]:
     groups: dict[tuple[str, str], _Group] = {}
-    for letter in letters(topics, name):
+    for letter in dead_letters(topics, name):
         key = (letter.pipeline, letter.kind)
         new = _Group(name, *key, 0, letter.time, letter.time)
         group = groups.setdefault(key, new)
@@ -177,7 +177,7 @@ class _Wanted:
         return not (self.since_ms and (_written_ms(letter) or 0) < self.since_ms)
 
     def can_be_replayed(self, letter: DeadLetter) -> bool:
-        if letter.lost or not letter.origin:
+        if letter.lost or not letter.source_partition:
             return self._leave("whose record is incomplete")
         if letter.replays and not self.again:
             return self._leave("whose record failed again after a replay (--again replays them)")
@@ -193,7 +193,7 @@ def _written_ms(letter: DeadLetter) -> int | None:
 
 
 def _chosen(topics: Topics, name: str, wanted: _Wanted, progress: Progress) -> Iterator[DeadLetter]:
-    for letter in letters(topics, name):
+    for letter in dead_letters(topics, name):
         if wanted.has(letter) and letter not in progress and wanted.can_be_replayed(letter):
             yield letter
 
@@ -228,7 +228,7 @@ class _Replay:
         self._progress.check()
         for letter in some:
             time.sleep(max(0.0, self._began + self.count / self._rate - time.monotonic()))
-            topic, partition = letter.origin or ("", 0)
+            topic, partition = letter.source_partition or ("", 0)
             extras = {"partition": partition} if partition < self._count(topic) else {}
             sender.send(topic, letter.key, letter.value, headers=_marked(letter), **extras)
             self.count += 1

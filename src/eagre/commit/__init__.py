@@ -1,4 +1,4 @@
-"""Commits: what a checkpoint holds, commits within an epoch, and the log of exactly once."""
+"""Checkpoints, mid-epoch commits, and the delivery log of exactly once."""
 
 from eagre.commit.checkpoint import Binding, Checkpoint
 from eagre.commit.delivery_log import DeliveryLog

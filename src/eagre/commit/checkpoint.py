@@ -1,8 +1,8 @@
-"""Checkpoints: what one holds, and what it belongs to.
+"""Reads and writes checkpoints, and checks which pipeline and topics they belong to.
 
-Beside Spark's own files Eagre keeps ``eagre.json``: the pipeline, the cluster id and the topic ids
-the checkpoint was made with, and where it began. Offsets mean nothing on another cluster or in a
-topic that was deleted and created again, so such a checkpoint is refused, not read.
+Next to Spark's files Eagre stores ``eagre.json``: the pipeline, the cluster id and the topic ids
+that the checkpoint was created with, and its starting offsets. Offsets are not valid on another
+cluster or in a topic that was deleted and created again, so Eagre rejects such a checkpoint.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 BINDING = "eagre.json"
 LOCK = "eagre.lock"
 _REPAIR = (
-    "restore the folder from a copy, or start from scratch with `eagre checkpoint reset {path}`."
+    "restore the folder from a backup, or start from scratch with `eagre checkpoint reset {path}`."
 )
 
 
 @dataclass(frozen=True)
 class Binding:
-    """What a checkpoint was made with.
+    """The pipeline, cluster and topics that a checkpoint belongs to.
 
     Attributes:
         pipeline: The pipeline's name.
         cluster: The id of the Kafka cluster.
         topics: The id of each source topic.
-        start: Where the first run began.
-        made: When, in seconds since 1970.
+        start: The offsets at which the first run started.
+        made: When the checkpoint was created, in seconds since 1970.
     """
 
     pipeline: str
@@ -67,22 +67,22 @@ class Checkpoint:
 
     @property
     def exists(self) -> bool:
-        """Whether Spark or Eagre has begun to write here."""
+        """Whether Spark or Eagre has written to the folder."""
         return (self.path / "metadata").exists() or (self.path / BINDING).exists()
 
     @property
     def lost(self) -> bool:
-        """Whether there was one here, and it is gone."""
+        """Whether the folder held a checkpoint that is gone."""
         return not self.exists and self._memory.exists()
 
     @property
     def lock_file(self) -> Path:
-        """What a run holds locked for as long as its JVM lives."""
+        """The file that a run keeps locked while its JVM is running."""
         return self.path / LOCK
 
     @property
     def in_use(self) -> bool:
-        """Whether a run holds it."""
+        """Whether a run holds the lock."""
         if not self.lock_file.exists():
             return False
         with self.lock_file.open("a") as file:
@@ -93,10 +93,10 @@ class Checkpoint:
             return False
 
     def binding(self) -> Binding | None:
-        """Read what the checkpoint is bound to; None for one that Eagre did not make.
+        """Read the binding; None if Eagre did not create the checkpoint.
 
         Raises:
-            CheckpointError: The file is there and cannot be read.
+            CheckpointError: The file exists but cannot be read.
         """
         path = self.path / BINDING
         if not path.exists():
@@ -109,25 +109,25 @@ class Checkpoint:
             raise self._broken(BINDING, error) from None
 
     def bind(self, binding: Binding) -> Binding:
-        """Bind a fresh checkpoint, or compare with what it is bound to; give what holds.
+        """Bind a new checkpoint, or check the existing binding; return the binding in effect.
 
         Raises:
-            CheckpointError: It belongs to another pipeline, cluster or topic.
+            CheckpointError: The checkpoint belongs to another pipeline, cluster or topic.
         """
-        known = self.binding()
-        if known is None:
+        bound = self.binding()
+        if bound is None:
             self._require_not_lost(binding)
             self._write(binding)
             self._remember(binding)
             return binding
-        self._require_same(known, binding)
-        if known.topics != binding.topics:
-            known = Binding(known.pipeline, known.cluster, binding.topics, known.start, known.made)
-            self._write(known)
-        return known
+        self._require_same(bound, binding)
+        if bound.topics != binding.topics:
+            bound = Binding(bound.pipeline, bound.cluster, binding.topics, bound.start, bound.made)
+            self._write(bound)
+        return bound
 
     def committed(self) -> tuple[int, Offsets]:
-        """The last committed batch or epoch and the source offsets after it; -1 before the first.
+        """Return the last committed batch or epoch and the source offsets after it; -1 if none.
 
         Raises:
             CheckpointError: Spark's logs cannot be read.
@@ -139,30 +139,30 @@ class Checkpoint:
         """Read the newest mid-epoch commit, if it is later than Spark's last commit.
 
         Raises:
-            CheckpointError: It is there and cannot be read.
+            CheckpointError: The file exists but cannot be read.
         """
         path = newest(self.path)
         try:
-            found = MidEpochCommit.read(path) if path else None
+            commit = MidEpochCommit.read(path) if path else None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(
                 "CHECKPOINT_BROKEN",
                 f"{path} cannot be read ({error}).",
-                hint="restore it from a copy. If there is none, remove the file: the next run "
-                "continues from the mid-epoch commit before it.",
+                hint="restore it from a backup. Without a backup, remove the file: the next run "
+                "continues from the previous mid-epoch commit.",
             ) from None
-        return found if found and found.batch > self.last_commit() else None
+        return commit if commit and commit.batch > self.last_commit() else None
 
     def reached(self) -> Offsets:
-        """Give the source offsets that the next run continues from; empty before a commit."""
+        """Return the source offsets that the next run continues from; empty before a commit."""
         commit = self.mid_epoch_commit()
         return commit.position if commit else self.committed()[1]
 
     def adopt(self) -> None:
         """Write the newest mid-epoch commit into Spark's logs, as if its epoch had ended there.
 
-        The caller holds the lock, and no query runs. After a kill in between, the next start does
-        it again.
+        The caller holds the lock, and no query is running. If the process is killed halfway, the
+        next start repeats the step.
         """
         commit = self.mid_epoch_commit()
         if not commit:
@@ -171,22 +171,22 @@ class Checkpoint:
         if delivery_log.snapshots:
             delivery_log.add_snapshot(commit.batch - 1, commit.ends)
         before = self.path / "offsets" / str(commit.batch - 1)
-        if commit.batch and not before.exists():  # Spark looks at the last two
+        if commit.batch and not before.exists():  # Spark reads the last two
             write_whole(before, commit.offsets, durable=True)
         for log, entry in (("offsets", commit.offsets), ("commits", commit.commit)):
             write_whole(self.path / log / str(commit.batch), entry, durable=True)
 
     def unfinished(self) -> list[Path]:
-        """Files that a kill in the middle of the very first commit left behind.
+        """List the files of a first commit that was interrupted by a kill.
 
-        Spark never starts over them: a log must be empty before its first entry.
+        Spark cannot start with them: a log must be empty before its first entry.
         """
         folders = [self.path / name for name in ("offsets", "commits")]
         begun = [folder for folder in folders if folder.exists() and not numbered(folder)]
         return [file for folder in begun for file in folder.iterdir()]
 
     def clear_unfinished(self) -> int:
-        """Remove them; nothing was committed, so nothing is lost."""
+        """Remove the files of an interrupted first commit; no committed data is lost."""
         files = self.unfinished()
         for file in files:
             file.unlink()
@@ -194,11 +194,11 @@ class Checkpoint:
 
     @property
     def stateful(self) -> bool:
-        """Whether it holds state."""
+        """Whether the checkpoint holds state."""
         return (self.path / "state").exists()
 
     def commit_version(self) -> int:
-        """The format of its last commit, 2 or more as real time needs it; 0 before the first."""
+        """Return the format version of the last commit (real time needs 2 or higher); 0 if none."""
         batch = self.last_commit()
         if batch < 0:
             return 0
@@ -206,11 +206,11 @@ class Checkpoint:
         return int(first[1:]) if first[1:].isdigit() else 0
 
     def settings(self) -> dict[str, str]:
-        """The Spark settings that its last commit was made with."""
+        """Return the Spark settings of the last commit."""
         return self._settings(self.last_commit())
 
     def describe(self) -> dict[str, Any]:
-        """Say what the checkpoint holds, for people and as JSON."""
+        """Describe the contents of the checkpoint as JSON-serializable entries."""
         if not self.exists:
             raise self._missing()
         batch, offsets = self.last_commit(), self.reached()
@@ -226,20 +226,20 @@ class Checkpoint:
         }
 
     def reset(self) -> None:
-        """Remove the checkpoint: the next run starts from scratch, as ``--from`` says."""
+        """Remove the checkpoint: the next run starts from scratch, at ``--from``."""
         if not self.exists and not self.lost:
             raise self._missing()
         if self.in_use:
             raise CheckpointError(
                 "CHECKPOINT_IN_USE",
                 f"a run uses checkpoint {self.path}.",
-                hint="end it first: `eagre status` shows it, `eagre stop NAME` ends it.",
+                hint="stop the run first: `eagre status` lists it, `eagre stop NAME` stops it.",
             )
         shutil.rmtree(self.path, ignore_errors=self.lost)
         self._memory.unlink(missing_ok=True)
 
     def copy(self, target: Path) -> None:
-        """Copy the checkpoint to a folder that does not exist yet."""
+        """Copy the checkpoint to a folder that is empty or does not exist."""
         if not self.exists:
             raise self._missing()
         if target.exists() and any(target.iterdir()):
@@ -252,7 +252,7 @@ class Checkpoint:
 
     @property
     def _memory(self) -> Path:
-        """Outside of the folder: that there was a checkpoint, should the folder get lost."""
+        """A file outside the folder that records the checkpoint, in case the folder is lost."""
         name = hashlib.sha256(str(self.path).encode()).hexdigest()[:16]
         return state_dir() / "checkpoints" / f"{name}.json"
 
@@ -261,45 +261,45 @@ class Checkpoint:
         self._memory.write_text(json.dumps({"path": str(self.path), "cluster": binding.cluster}))
 
     def _require_not_lost(self, binding: Binding) -> None:
-        """Refuse to start from scratch where a checkpoint of the same cluster was before."""
+        """Refuse to start from scratch if a checkpoint of the same cluster is missing."""
         if (self.path / "metadata").exists() or not self._memory.exists():
             return
         try:
-            known = json.loads(self._memory.read_text())["cluster"]
+            bound = json.loads(self._memory.read_text())["cluster"]
         except (OSError, ValueError, KeyError, TypeError):
             return
-        if known == binding.cluster:
+        if bound == binding.cluster:
             raise CheckpointError(
                 "CHECKPOINT_LOST",
-                f"checkpoint {self.path} was there before and is gone: a fresh start would repeat "
-                "or leave out records.",
+                f"checkpoint {self.path} existed before and is missing: a start from scratch would "
+                "repeat or skip records.",
                 hint=_REPAIR.format(path=self.path),
             )
 
-    def _require_same(self, known: Binding, now: Binding) -> None:
-        if known.pipeline != now.pipeline:
+    def _require_same(self, bound: Binding, now: Binding) -> None:
+        if bound.pipeline != now.pipeline:
             raise CheckpointError(
                 "CHECKPOINT_OTHER_PIPELINE",
-                f"checkpoint {self.path} belongs to pipeline {known.pipeline!r}, "
+                f"checkpoint {self.path} belongs to pipeline {bound.pipeline!r}, "
                 f"not to {now.pipeline!r}.",
-                hint="name another folder with --checkpoint.",
+                hint="choose another folder with --checkpoint.",
             )
-        if known.cluster != now.cluster:
+        if bound.cluster != now.cluster:
             raise CheckpointError(
                 "CHECKPOINT_OTHER_CLUSTER",
-                f"checkpoint {self.path} was made against Kafka cluster {known.cluster} and this "
-                f"is {now.cluster}; its offsets mean nothing here.",
+                f"checkpoint {self.path} was created with Kafka cluster {bound.cluster}, but this "
+                f"is {now.cluster}; its offsets are not valid here.",
                 hint=_REPAIR.format(path=self.path),
             )
-        self._require_same_topics(known, now)
+        self._require_same_topics(bound, now)
 
-    def _require_same_topics(self, known: Binding, now: Binding) -> None:
+    def _require_same_topics(self, bound: Binding, now: Binding) -> None:
         for topic, id_ in now.topics.items():
-            if known.topics.get(topic, id_) != id_:
+            if bound.topics.get(topic, id_) != id_:
                 raise CheckpointError(
                     "CHECKPOINT_OTHER_TOPIC",
                     f"topic {topic!r} was deleted and created again after checkpoint {self.path} "
-                    f"(id {known.topics[topic]}, now {id_}); its offsets mean nothing here.",
+                    f"(id {bound.topics[topic]}, now {id_}); its offsets are not valid here.",
                     hint=_REPAIR.format(path=self.path),
                 )
 
@@ -307,7 +307,7 @@ class Checkpoint:
         write_whole(self.path / BINDING, json.dumps(asdict(binding), indent=2), durable=True)
 
     def last_commit(self) -> int:
-        """The last committed batch or epoch; -1 before the first."""
+        """Return the last committed batch or epoch; -1 if none."""
         return max((int(p.name) for p in numbered(self.path / "commits")), default=-1)
 
     def _batch_offsets(self, batch: int) -> Offsets:
@@ -344,7 +344,7 @@ class Checkpoint:
         return CheckpointError(
             "CHECKPOINT_NOT_FOUND",
             f"there is no checkpoint in {self.path}.",
-            hint="`eagre run` keeps them in .eagre/checkpoints/PIPELINE unless told otherwise.",
+            hint="by default, `eagre run` stores checkpoints in .eagre/checkpoints/PIPELINE.",
         )
 
     def _broken(self, name: str, error: Exception) -> CheckpointError:

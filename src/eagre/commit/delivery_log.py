@@ -1,4 +1,4 @@
-"""The delivery log of exactly once: which run wrote, and where the output ended at each commit."""
+"""The delivery log of exactly once: the number of the run, and output snapshots per commit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DELIVERY_LOG = "eagre-delivery.json"
 RETAINED = 8
-"""Output snapshots to retain: two would do if every epoch got one."""
+"""Output snapshots to retain; two would suffice if every epoch had one."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class OutputSnapshot:
     """The end offsets of the output at a commit.
 
     Attributes:
-        after: Every result of a batch after the one that follows this batch lies behind the
-            snapshot, and so does every result of rows that such a batch reads again.
-        incarnation: The run that was writing then.
+        after: A batch number. The results of later batches, except for the next one, come after
+            the snapshot. So do the results of rows that those batches read again.
+        incarnation: The number of the run that was writing at the time.
         ends: The output's end offsets.
     """
 
@@ -39,16 +39,16 @@ class OutputSnapshot:
 
 @dataclass
 class DeliveryLog:
-    """The file; written whole, so that a kill leaves the old one or the new one.
+    """The delivery log, written atomically: a kill leaves the old file or the new one.
 
     Attributes:
-        path: Where it is.
-        id: Names this checkpoint's results among others in the same topic.
-        incarnation: The number of the run that writes, or wrote last.
-        snapshots: The latest, in their order.
-        reach: The highest source offsets of which runs before this one delivered something. A run
-            that dies before it has come past them leaves their results behind its own beginning:
-            it takes no snapshot until then.
+        path: The file.
+        id: Distinguishes this checkpoint's results from others in the same topic.
+        incarnation: The number of the current run, or of the last one.
+        snapshots: The latest snapshots, oldest first.
+        reach: The highest source offsets for which earlier runs delivered results. Until the run
+            has passed them, it takes no snapshot: the output before its start still holds results
+            that the next run must find.
     """
 
     path: Path
@@ -59,10 +59,10 @@ class DeliveryLog:
 
     @classmethod
     def read(cls, folder: Path) -> DeliveryLog:
-        """Read a checkpoint's delivery log, or begin one.
+        """Read a checkpoint's delivery log, or create one.
 
         Raises:
-            CheckpointError: It is there and cannot be read.
+            CheckpointError: The file exists but cannot be read.
         """
         path = folder / DELIVERY_LOG
         if not path.exists():
@@ -77,19 +77,19 @@ class DeliveryLog:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(
                 "DELIVERY_LOG_BROKEN",
-                f"{path} cannot be read ({error}); what was delivered since the last commit is not "
-                "known.",
-                hint="restore it from a copy. Without it, remove the file: the next run repeats "
-                "once what came since the last commit.",
+                f"{path} cannot be read ({error}); the results delivered since the last commit are "
+                "unknown.",
+                hint="restore it from a backup. Without a backup, remove the file: the next run "
+                "writes the results since the last commit again, once.",
             ) from None
 
     def begin(self) -> None:
-        """Count a new run, before it writes anything."""
+        """Increment the incarnation, before the new run writes anything."""
         self.incarnation += 1
         self.write()
 
     def passed(self, position: Offsets) -> bool:
-        """Whether committed source offsets lie behind all that runs before this one delivered."""
+        """Return whether committed source offsets are past everything earlier runs delivered."""
         return all(
             position.get(topic, {}).get(partition, -1) > offset
             for topic, partitions in self.reach.items()
@@ -97,28 +97,28 @@ class DeliveryLog:
         )
 
     def add_snapshot(self, after: int, ends: Offsets) -> None:
-        """Record where the output ends."""
+        """Record an output snapshot."""
         earlier = [snapshot for snapshot in self.snapshots if snapshot.after < after]
         self.snapshots = [*earlier, OutputSnapshot(after, self.incarnation, ends)][-RETAINED:]
         self.write()
 
     def before(self, committed: int) -> OutputSnapshot:
-        """Give the latest snapshot behind which all results since a committed batch lie.
+        """Return the latest snapshot that precedes all results since a committed batch.
 
         Raises:
-            CheckpointError: There is none: the log and the checkpoint are of different moments.
+            CheckpointError: There is none: the log and the checkpoint are out of step.
         """
         earlier = [snapshot for snapshot in self.snapshots if snapshot.after < committed]
         if not earlier:
             raise CheckpointError(
                 "DELIVERY_LOG_BROKEN",
                 f"{self.path} holds no output snapshot from before the last commit ({committed}).",
-                hint="restore the checkpoint and the delivery log from the same copy.",
+                hint="restore the checkpoint and the delivery log from the same backup.",
             )
         return max(earlier, key=lambda snapshot: snapshot.after)
 
     def write(self) -> None:
-        """Write the file, and make sure that it is on the disk."""
+        """Write the file and sync it to disk."""
         entries = {
             "id": self.id,
             "incarnation": self.incarnation,

@@ -1,4 +1,4 @@
-"""Mid-epoch commits: how far a pipeline has delivered while Spark's epoch goes on."""
+"""Mid-epoch commits: how far a pipeline has delivered within Spark's current epoch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MID_EPOCH_COMMITS = "mid-epoch-commits"
 """The folder in a checkpoint; each file in it is one commit, numbered."""
 FOLDER_BEFORE_0_3 = "bookmarks"
-"""What the folder was called before 0.3; its files are read."""
+"""The name of the folder before 0.3; its files are still read."""
 RETAINED = 100
 
 
@@ -25,15 +25,16 @@ RETAINED = 100
 class MidEpochCommit:
     """A position up to which every row is delivered.
 
-    It holds what Spark's two logs would say if the epoch had ended there: the next run puts that
-    into them before it starts, and continues from here, not from where the epoch began.
+    It holds the entries that Spark's two logs would have if the epoch had ended there. The next run
+    writes them into the logs before it starts, and continues from this position, not from the start
+    of the epoch.
 
     Attributes:
-        batch: The epoch it belongs to.
+        batch: The epoch that the commit belongs to.
         position: The source offsets.
         offsets: The entry of Spark's offset log.
-        commit: The entry of its commit log.
-        ends: The output's end offsets before it; for exactly once.
+        commit: The entry of Spark's commit log.
+        ends: The output's end offsets before the commit, for exactly once.
     """
 
     batch: int
@@ -44,7 +45,7 @@ class MidEpochCommit:
 
     @classmethod
     def of(cls, entries: dict[str, Any]) -> MidEpochCommit:
-        """Make one from the entries of its JSON."""
+        """Create a commit from its JSON entries."""
         offsets = {name: offsets_of(entries[name]) for name in ("position", "ends")}
         return cls(**{**entries, **offsets})
 
@@ -54,7 +55,7 @@ class MidEpochCommit:
         return cls.of(json.loads(path.read_text()))
 
     def write(self, checkpoint: Path) -> None:
-        """Write it into a checkpoint's folder, and delete the oldest."""
+        """Write the commit into a checkpoint, and delete the oldest one."""
         last = newest(checkpoint)
         number = int(last.name) + 1 if last else 0
         write_whole(
@@ -78,11 +79,11 @@ class MidEpochCommit:
 
 
 def newest(checkpoint: Path) -> Path | None:
-    """Give the file of a checkpoint's newest mid-epoch commit, of any epoch; None without one."""
+    """Return the file of the newest mid-epoch commit, of any epoch; None if there is none."""
     files = [*numbered(checkpoint / MID_EPOCH_COMMITS), *numbered(checkpoint / FOLDER_BEFORE_0_3)]
     return max(files, key=lambda path: int(path.name), default=None)
 
 
 def numbered(folder: Path) -> list[Path]:
-    """Give the entries of a log: files that are named by a number."""
+    """Return the entries of a log: the files whose name is a number."""
     return [p for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []

@@ -1,4 +1,4 @@
-"""Mid-epoch commits of a running query, one per interval, in place of the epoch boundary."""
+"""Schedules the mid-epoch commits of a running query, one per interval."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
     from eagre.jvm import gateway
 
 EPOCHS = {"rows": "1 hour", "pause": "1 hour", "state": "20 days"}
-"""How long Spark's own epochs are where there are mid-epoch commits. One with state may not end by
-itself: it has more versions of its state by then than Spark has counted."""
+"""The length of Spark's epochs for each kind of mid-epoch commits. An epoch with state must not end
+by itself, because by then its state has more versions than Spark has counted."""
 
 STATE_SETTINGS = {
     "spark.eagre.aggregateFlush": "true",
-    # AggregateFlush is not on Spark's list of operators; the check has compared the others with it.
+    # AggregateFlush is not on Spark's allowlist; Eagre's check has already compared the others.
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
 }
-"""Settings of a query whose state is written by mid-epoch commits."""
+"""Settings of a query whose mid-epoch commits include state."""
 
 MAX_EPOCH_SECONDS = 10 * 86_400.0
-"""After so long the query is restarted, well before its epoch would end."""
+"""The query is restarted after this time, well before its epoch would end."""
 
 CLOSE_SECONDS = 5.0
-"""How long the rows in flight may take when the query is to end, and then their results."""
+"""The limit for the rows in flight when the query is stopped, and again for their results."""
 
 
 @dataclass
 class CommitSchedule:
-    """Requests a commit per interval, and writes it; called every second by the run.
+    """Requests a commit per interval and writes it; the run calls it every second.
 
     Attributes:
         query: Commits the running query.
-        checkpoint: Where commits are written.
-        every: Seconds from one to the next.
-        position: The source offsets of the last one.
-        delivery_log: That of exactly once, if there is one.
-        output_ends: Asks where the output ends now, before each commit: what is delivered after it
-            lies behind. Empty where nobody needs it.
-        commits: How many there are.
+        checkpoint: The checkpoint to write the commits to.
+        every: Seconds between two commits.
+        position: The source offsets of the last commit.
+        delivery_log: The delivery log of exactly once, if any.
+        output_ends: Returns the output's current end offsets. It is called before each commit, so
+            that later results come after them. It returns an empty dict without exactly once.
+        commits: The number of commits so far.
     """
 
     query: gateway.MidEpochCommits
@@ -70,14 +70,14 @@ class CommitSchedule:
 
     @property
     def epoch_too_long(self) -> bool:
-        """Whether the epoch has become so long that another should begin."""
+        """Whether the query should be restarted to begin a new epoch."""
         return time.monotonic() > self._restart_at
 
-    def look(self) -> dict[str, Any] | None:
-        """Request a commit when it is due, and write one that is done; describe it.
+    def step(self) -> dict[str, Any] | None:
+        """Write a commit that is complete and describe it; request the next one when it is due.
 
         Raises:
-            BrokerError: The output's cluster does not say where it ends.
+            BrokerError: The output's end offsets cannot be read.
         """
         if self._requested is not None and self.query.under_way:
             return None
@@ -91,7 +91,7 @@ class CommitSchedule:
         return committed
 
     def close(self) -> bool:
-        """Pause the sources and write a last commit; tell whether nothing will be repeated."""
+        """Pause the sources and write a last commit; return whether it covers every row."""
         try:
             self._ends = self.output_ends()
             self._requested = time.time()
@@ -102,7 +102,7 @@ class CommitSchedule:
         return self._write() is not None and idle
 
     def _write(self) -> dict[str, Any] | None:
-        """Write the commit that was requested, if any, once all is passed that it would hide."""
+        """Write the requested commit, if any; skip it until earlier runs' results are passed."""
         requested, self._requested = self._requested, None
         if requested is None or (result := self.query.result()) is None:
             return None
@@ -120,7 +120,7 @@ class CommitSchedule:
 def _described(
     began: float, ended: float, rows: int, phases: dict[str, int], state: dict[str, int]
 ) -> dict[str, Any]:
-    """Describe the time up to a commit as an epoch, with the state that was written."""
+    """Describe the time up to a commit as an epoch, including its state."""
     counts = ("operators", "keys", "memory_bytes", "disk_bytes", "commit_ms")
     return {
         "began": began,

@@ -1,4 +1,4 @@
-"""The page: the stream and its tail, every second; and the same for machines."""
+"""The dashboard: the stream and its latency, every second; and the same as metrics."""
 
 from eagre.dashboard.board import Dashboard
 

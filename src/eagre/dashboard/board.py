@@ -1,4 +1,4 @@
-"""The page as one thing: started, asked for its address, ended."""
+"""The dashboard: starts and stops the recorder and the web server."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  (these are refused)
 
 
 class Dashboard:
-    """Serves the page of some runs, all of this machine if not told which.
+    """Serves the dashboard of runs, by default of all runs on this machine.
 
-    >>> with Dashboard() as page:  # doctest: +SKIP
-    ...     print(page.address)
+    >>> with Dashboard() as dashboard:  # doctest: +SKIP
+    ...     print(dashboard.address)
     http://127.0.0.1:40123/?token=...
 
     Args:
-        port: Where it listens; 0 takes a free port.
-        host: The address it listens on: loopback, unless it must be seen from outside.
-        shown: Gives the runs to show.
-        payloads: Whether the content of records may be shown.
-        every: The length of a second, for tests in a hurry.
+        port: The port to listen on; 0 for a free port.
+        host: The address to listen on; loopback, unless other machines need access.
+        shown: Returns the runs to show.
+        payloads: Whether to show the content of records.
+        every: The update interval in seconds; shorter in tests.
 
     Raises:
-        SettingsError: The port is taken, the host is no single one, or the token of the environment
-            is too short.
+        SettingsError: The port is in use, the host is a wildcard address, or the token in the
+            environment is too short.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Dashboard:
         if host in EVERYWHERE:
             raise SettingsError(
                 "PAGE_HOST",
-                f"the page answers to one name only, and {host} is every address at once.",
-                hint="name the address or host name by which it is to be opened.",
+                f"the dashboard must listen on a single address, and {host!r} means all of them.",
+                hint="give the address or host name under which you open the dashboard.",
             )
         self._recorder = Recorder(shown, payloads=payloads, every=every)
         self._token = _token()
@@ -65,8 +65,8 @@ class Dashboard:
         except OSError as error:
             raise SettingsError(
                 "PAGE_PORT",
-                f"the page cannot listen on {host}:{port}: {error.strerror}.",
-                hint="name another port with --dashboard-port, or 0 for a free one.",
+                f"the dashboard cannot listen on {host}:{port}: {error.strerror}.",
+                hint="choose another port with --dashboard-port, or 0 for a free one.",
             ) from None
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="eagre-http", daemon=True
@@ -74,28 +74,28 @@ class Dashboard:
 
     @property
     def url(self) -> str:
-        """Where the page is, without the token."""
+        """The address of the dashboard, without the token."""
         host, port = self._server.server_address[:2]
         return f"http://{host!s}:{port}/"
 
     @property
     def address(self) -> str:
-        """Where the page is, with the token: for the one who started it."""
+        """The address of the dashboard, with the token; only for the user who started it."""
         return f"{self.url}?token={self._token}"
 
     @property
     def views(self) -> list[View]:
-        """The pipelines that are followed."""
+        """The pipelines on the dashboard."""
         return list(self._recorder.views.values())
 
     def start(self) -> Self:
-        """Serve, in threads of its own."""
+        """Start serving, in background threads."""
         self._recorder.start()
         self._thread.start()
         return self
 
     def close(self) -> None:
-        """End it."""
+        """Stop serving."""
         self._recorder.close()
         if self._thread.is_alive():
             self._server.shutdown()
@@ -109,11 +109,11 @@ class Dashboard:
 
 
 def _token() -> str:
-    given = os.environ.get(TOKEN, "")
-    if given and len(given) < SHORTEST_TOKEN:
+    token = os.environ.get(TOKEN, "")
+    if token and len(token) < SHORTEST_TOKEN:
         raise SettingsError(
             "PAGE_TOKEN_SHORT",
-            f"{TOKEN} must have {SHORTEST_TOKEN} characters or more.",
-            hint="leave it out to have one made, or use `openssl rand -hex 16`.",
+            f"{TOKEN} must have at least {SHORTEST_TOKEN} characters.",
+            hint="unset it to generate a token, or use `openssl rand -hex 16`.",
         )
-    return given or new_token()
+    return token or new_token()

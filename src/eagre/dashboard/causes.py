@@ -1,7 +1,7 @@
-"""What holds the tail back: each slow second is put down to what was seen in it.
+"""Causes of tail latency: attributes each slow second to what happened in it.
 
-A second is slow where its worst result took three times the usual median, and 10 ms at least. The
-causes are asked in the order in which one hides the others; the first that fits has it.
+A second is slow if its slowest result took at least three times the usual median and at least 10
+ms. The causes are tried in an order in which earlier ones mask later ones; the first match wins.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ SLOW_TIMES = 3.0
 SLOW_MS = 10.0
 BEFORE_SECONDS = 0.3
 AFTER_SECONDS = 1.5
-"""Around the end of an epoch: rows wait for the commit, and the next epoch's tasks warm up."""
+"""Around an epoch boundary, rows wait for the commit, and the next epoch's tasks warm up."""
 WARM_SECONDS = 10.0
-"""After a start: classes are loaded and code is compiled while the first rows wait."""
+"""After a start, the JVM loads classes and compiles code while the first rows wait."""
 PAUSE_SHARE = 0.3
 MOST_OF_IT = 0.5
 HOT_TIMES = 3.0
@@ -35,27 +35,27 @@ class Cause:
     """A reason for slow seconds.
 
     Attributes:
-        id: A word for machines.
-        title: For people.
-        hint: What to do.
-        seen: Tells by a second, and what is around it, whether it fits, and by what.
+        id: A stable identifier.
+        title: The name on the dashboard.
+        hint: What to do about it.
+        evidence: Returns the evidence for this cause in a second; empty if there is none.
     """
 
     id: str
     title: str
     hint: str
-    seen: Callable[[Second, Around], str]
+    evidence: Callable[[Second, Around], str]
 
 
 @dataclass(frozen=True)
 class Around:
-    """What is known beside the seconds.
+    """What is known in addition to the seconds.
 
     Attributes:
-        ends: When epochs ended, in seconds since 1970.
+        ends: The epoch boundaries, in seconds since 1970.
         mode: Real time or micro-batch.
-        starved: Partitions that nobody reads.
-        starts: When the pipeline began to run, each time.
+        starved: Partitions that no task reads.
+        starts: When the pipeline started, each time.
     """
 
     ends: Sequence[float]
@@ -65,21 +65,22 @@ class Around:
 
 
 def causes(seconds: Sequence[Second], around: Around) -> list[dict[str, Any]]:
-    """Say what held the tail back, the most frequent first.
+    """Return the causes of slow seconds, most frequent first.
 
     Args:
-        seconds: As the page shows them, the oldest first.
+        seconds: The seconds of the dashboard, oldest first.
         around: What else is known.
     """
-    measured = [one for one in _with_pauses(seconds[-WINDOW:]) if one.get("records")]
+    measured = [second for second in _with_pauses(seconds[-WINDOW:]) if second.get("records")]
     if not measured:
         return []
-    usual = median(one["p50_ms"] for one in measured)
-    slow = [one for one in measured if one["max_ms"] >= max(SLOW_MS, SLOW_TIMES * usual)]
-    found: dict[str, dict[str, Any]] = {}
+    usual = median(second["p50_ms"] for second in measured)
+    slow_ms = max(SLOW_MS, SLOW_TIMES * usual)
+    slow = [second for second in measured if second["max_ms"] >= slow_ms]
+    by_cause: dict[str, dict[str, Any]] = {}
     for second in slow:
         cause, evidence = _first(second, around)
-        one = found.setdefault(
+        entry = by_cause.setdefault(
             cause.id,
             {
                 "id": cause.id,
@@ -90,31 +91,35 @@ def causes(seconds: Sequence[Second], around: Around) -> list[dict[str, Any]]:
                 "evidence": "",
             },
         )
-        one["seconds"] += 1
-        if second["max_ms"] >= one["worst_ms"]:
-            one |= {"worst_ms": second["max_ms"], "evidence": evidence, "at": second["t"]}
-    return sorted(found.values(), key=lambda one: (-one["seconds"], -one["worst_ms"]))
+        entry["seconds"] += 1
+        if second["max_ms"] >= entry["worst_ms"]:
+            entry |= {"worst_ms": second["max_ms"], "evidence": evidence, "at": second["t"]}
+    return sorted(by_cause.values(), key=lambda entry: (-entry["seconds"], -entry["worst_ms"]))
 
 
 def _with_pauses(seconds: Sequence[Second]) -> list[Second]:
-    """Let each second have the pause that is told a second late, too."""
-    late = [*seconds, {}][1:]
+    """Add to each second the pause that the next one reports: reports may be a second late."""
+    following = [*seconds, {}][1:]
     return [
-        {**one, "pause_ms": max(one.get("pause_ms") or 0, after.get("pause_ms") or 0)}
-        for one, after in zip(seconds, late, strict=True)
+        {**second, "pause_ms": max(second.get("pause_ms") or 0, after.get("pause_ms") or 0)}
+        for second, after in zip(seconds, following, strict=True)
     ]
 
 
 def _first(second: Second, around: Around) -> tuple[Cause, str]:
     for cause in CAUSES:
-        if evidence := cause.seen(second, around):
+        if evidence := cause.evidence(second, around):
             return cause, evidence
-    return ELSEWHERE, "no pause, boundary, partition or sink stands out in that second"
+    return UNKNOWN, "no pause, epoch boundary, partition or sink stands out in that second"
 
 
 def _started(second: Second, around: Around) -> str:
     ago = [second["t"] - at for at in around.starts if 0 <= second["t"] - at <= WARM_SECONDS]
-    return f"it had started {min(ago):.0f} s before: first rows meet cold code" if ago else ""
+    return (
+        f"the pipeline had started {min(ago):.0f} s before: the JVM was still warming up"
+        if ago
+        else ""
+    )
 
 
 def _boundary(second: Second, around: Around) -> str:
@@ -122,7 +127,7 @@ def _boundary(second: Second, around: Around) -> str:
         return ""
     begin, end = second["t"] - 1 - AFTER_SECONDS, second["t"] + BEFORE_SECONDS
     near = [at for at in around.ends if begin <= at <= end]
-    return "an epoch ended there: rows wait while it commits" if near else ""
+    return "an epoch ended: rows wait while it commits" if near else ""
 
 
 def _trigger(second: Second, around: Around) -> str:
@@ -132,102 +137,102 @@ def _trigger(second: Second, around: Around) -> str:
     return f"records waited {wait:,.0f} ms on average for the next trigger"
 
 
-def _collector(second: Second, _: Around) -> str:
+def _gc(second: Second, _: Around) -> str:
     pause = second.get("pause_ms") or 0
     if pause < PAUSE_SHARE * second["max_ms"]:
         return ""
-    return f"a collection stopped the JVM for {pause:,.0f} ms of the {second['max_ms']:,.0f}"
+    return f"GC paused the JVM for {pause:,.0f} of {second['max_ms']:,.0f} ms"
 
 
 def _starved(_: Second, around: Around) -> str:
-    return f"nobody reads {', '.join(around.starved)}" if around.starved else ""
+    return f"no task reads {', '.join(around.starved)}" if around.starved else ""
 
 
 def _hot(second: Second, _: Around) -> str:
-    by = {at: one for at, one in second.get("partitions", {}).items() if one[0] >= ENOUGH}
-    if len(by) > 1:
-        slowest = max(by, key=lambda at: by[at][1])
-        others = median(one[1] for at, one in by.items() if at != slowest)
-        if by[slowest][1] >= HOT_TIMES * max(others, 1.0):
-            return f"{slowest} took {by[slowest][1]:,.0f} ms on average, the others {others:,.0f}"
+    means = {at: ms for at, (n, ms, *_) in second.get("partitions", {}).items() if n >= ENOUGH}
+    if len(means) > 1:
+        slowest = max(means, key=lambda at: means[at])
+        others = median(ms for at, ms in means.items() if at != slowest)
+        if means[slowest] >= HOT_TIMES * max(others, 1.0):
+            return f"{slowest} took {means[slowest]:,.0f} ms on average, the others {others:,.0f}"
     lags = second.get("lags", {})
     if len(lags) > 1:
         longest = max(lags, key=lambda at: lags[at])
         rest = median(lag for at, lag in lags.items() if at != longest)
         if lags[longest] >= max(HOT_LAG, HOT_TIMES * rest):
-            return f"{longest} is {lags[longest]:,} records behind, the others {rest:,.0f}"
+            return f"{longest} has a lag of {lags[longest]:,} records, the others of {rest:,.0f}"
     return ""
 
 
-def _share(name: str, words: str) -> Callable[[Second, Around], str]:
-    def seen(second: Second, _: Around) -> str:
+def _share(name: str, text: str) -> Callable[[Second, Around], str]:
+    def evidence(second: Second, _: Around) -> str:
         part = second.get(name)
         if part is None or part < MOST_OF_IT * second["mean_ms"]:
             return ""
-        return f"{part:,.1f} of {second['mean_ms']:,.1f} ms on average {words}"
+        return f"{part:,.1f} of {second['mean_ms']:,.1f} ms on average {text}"
 
-    return seen
+    return evidence
 
 
 CAUSES = (
     Cause(
         "starved",
         "starved partition",
-        "too few task slots: `eagre size` has the sum.",
+        "add task slots: `eagre size` shows how many are needed.",
         _starved,
     ),
     Cause(
         "start",
         "just started",
-        "it passes; a warm-up before real traffic hides it.",
+        "it is temporary; warm up the pipeline before real traffic.",
         _started,
     ),
     Cause(
         "trigger",
         "waiting for the trigger",
-        "that is what micro-batches cost; --mode real-time does without.",
+        "micro-batches wait for a trigger; --mode real-time does not.",
         _trigger,
     ),
     Cause(
         "boundary",
         "epoch boundary",
-        "longer epochs have fewer of them: --every.",
+        "use longer epochs to have fewer boundaries: --every.",
         _boundary,
     ),
     Cause(
         "collector",
-        "collector pause",
-        "a larger heap pauses less often; `eagre check` knows the collector.",
-        _collector,
+        "GC pause",
+        "a larger heap pauses less often; `eagre check` checks the garbage collector.",
+        _gc,
     ),
     Cause(
         "hot",
         "skewed or hot partition",
-        "more partitions, or a key that spreads; `eagre check --sample` finds hot keys.",
+        "use more partitions or a more even key; `eagre check --sample` finds hot keys.",
         _hot,
     ),
     Cause(
         "sink",
         "slow sink",
-        "look at the output's cluster: acks, replication, disk.",
-        _share("after_sent_ms", "passed between the sink's producer and a reader"),
+        "check the output's cluster: acks, replication, disk.",
+        _share("after_sent_ms", "passed between the sink's producer and a consumer"),
     ),
     Cause(
         "source",
         "waiting in the source topic",
-        "the pipeline does not keep up, or its cores are taken: lag and partitions tell.",
-        _share("wait_ms", "passed before a task took the record"),
+        "the pipeline does not keep up, or its cores are busy: see lag and partitions.",
+        _share("wait_ms", "passed before a task read the record"),
     ),
     Cause(
         "pipeline",
         "in the pipeline",
-        "functions, state and shuffles: the graph shows the stages.",
+        "check functions, state and shuffles: the graph shows the stages.",
         _share("pipeline_ms", "passed inside the pipeline"),
     ),
 )
-ELSEWHERE = Cause(
+UNKNOWN = Cause(
     "elsewhere",
-    "not told apart",
-    "often the machine: too few cores for broker, Spark and load.",
+    "unknown",
+    "often the machine has too few cores for broker, Spark and load.",
     lambda *_: "",
 )

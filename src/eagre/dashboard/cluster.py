@@ -1,4 +1,4 @@
-"""The topics of a cluster as the page shows them: offsets, rates, records, dead letters."""
+"""The topics of a cluster for the dashboard: offsets, rates, records, dead letters."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 EVERY_SECONDS = 2.0
 ANSWER_SECONDS = 3.0
 NEWEST = 20
-LETTERS = 200
-"""Of the dead letters, so many of the newest are read for their reasons."""
+DEAD_LETTERS = 200
+"""How many of the newest dead letters are read for their reasons."""
 LONGEST = 600
-"""Characters of a payload that are shown."""
+"""How many characters of a payload are shown."""
 READ_SECONDS = 4.0
 
-Told = dict[str, Any]
+Json = dict[str, Any]
 
 
 @dataclass
-class Watched:
-    """A topic as it was last seen."""
+class TopicStatus:
+    """The last known status of a topic."""
 
-    partitions: list[Told] = field(default_factory=list)
+    partitions: list[Json] = field(default_factory=list)
     records: int = 0
     rate: float = 0.0
     seen: float = 0.0
@@ -42,11 +42,11 @@ class Watched:
 
 
 class Cluster:
-    """Looks at some topics every two seconds, in a thread of its own.
+    """Polls topics of a cluster every two seconds, in its own thread.
 
     Args:
-        brokers: Its address.
-        config: A client's properties file, as the app names it.
+        brokers: The address of the cluster.
+        config: The client's properties file, as the app names it.
     """
 
     def __init__(self, brokers: str, config: str | None = None) -> None:
@@ -54,7 +54,7 @@ class Cluster:
         self.problem = ""
         self._topics = Topics(Client.to(brokers, config), ANSWER_SECONDS)
         self._wanted: set[str] = set()
-        self._seen: dict[str, Watched] = {}
+        self._statuses: dict[str, TopicStatus] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="eagre-topics", daemon=True)
         self._thread.start()
@@ -65,80 +65,80 @@ class Cluster:
         return self._topics.client_settings
 
     def watch(self, names: Iterable[str]) -> None:
-        """Look at these too from now on."""
+        """Add topics to poll."""
         self._wanted |= set(names)
 
     def partitions(self, names: Iterable[str]) -> dict[str, int]:
-        """How many partitions each topic has; a topic that was not seen yet is left out."""
-        return {n: len(self._seen[n].partitions) for n in names if n in self._seen}
+        """Return the number of partitions of each topic; topics not polled yet are skipped."""
+        return {n: len(self._statuses[n].partitions) for n in names if n in self._statuses}
 
     def ends(self, name: str) -> dict[int, int]:
-        """Where each partition of a topic ends, as last seen."""
-        seen = self._seen.get(name, Watched())
-        return {one["partition"]: one["end"] for one in seen.partitions}
+        """Return the last known end offset of each partition of a topic."""
+        status = self._statuses.get(name, TopicStatus())
+        return {entry["partition"]: entry["end"] for entry in status.partitions}
 
-    def told(self) -> list[Told]:
+    def describe(self) -> list[Json]:
         """Describe the topics."""
         return [
             {
                 "topic": name,
                 "brokers": self.brokers,
                 "letters": name.endswith(SUFFIX),
-                "records": one.records,
-                "rate": round(one.rate, 1),
-                "partitions": one.partitions,
-                "reasons": one.reasons,
+                "records": status.records,
+                "rate": round(status.rate, 1),
+                "partitions": status.partitions,
+                "reasons": status.reasons,
             }
-            for name, one in sorted(dict(self._seen).items())
+            for name, status in sorted(dict(self._statuses).items())
         ]
 
     def knows(self, name: str) -> bool:
-        """Tell whether a topic is one of those that are looked at."""
-        return name in self._seen
+        """Return whether a topic is polled."""
+        return name in self._statuses
 
-    def newest(self, name: str, *, payloads: bool) -> list[Told]:
-        """Read the newest records of a topic, decoded and cut short.
+    def newest(self, name: str, *, payloads: bool) -> list[Json]:
+        """Read the newest records of a topic, decoded and truncated.
 
         Raises:
-            BrokerError: It cannot be read.
+            BrokerError: The topic cannot be read.
         """
         return [_shown(record, payloads=payloads) for record in self._tail(name, NEWEST)]
 
-    def letters(self, name: str, *, payloads: bool) -> list[Told]:
+    def dead_letters(self, name: str, *, payloads: bool) -> list[Json]:
         """Read the newest dead letters, with their reasons.
 
         Raises:
-            BrokerError: They cannot be read.
+            BrokerError: The topic cannot be read.
         """
-        return [_letter(record, payloads=payloads) for record in self._tail(name, NEWEST)]
+        return [_dead_letter(record, payloads=payloads) for record in self._tail(name, NEWEST)]
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop polling."""
         self._over.set()
         self._thread.join(ANSWER_SECONDS)
 
     def _run(self) -> None:
         while not self._over.is_set():
             try:
-                self._look()
+                self._poll()
                 self.problem = ""
             except EagreError as error:
                 self.problem = error.problem
             self._over.wait(EVERY_SECONDS if self._wanted else EVERY_SECONDS / 10)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if not self._wanted:
             return
-        there = [name for name in sorted(self._wanted) if name in self._topics.names()]
-        begins, ends = self._topics.begins(there), self._topics.ends(there)
+        existing = [name for name in sorted(self._wanted) if name in self._topics.names()]
+        begins, ends = self._topics.begins(existing), self._topics.ends(existing)
         now = time.monotonic()
-        for name in there:
-            self._note(name, begins[name], ends[name], now)
+        for name in existing:
+            self._update(name, begins[name], ends[name], now)
 
-    def _note(self, name: str, begins: dict[int, int], ends: dict[int, int], now: float) -> None:
-        before = self._seen.get(name, Watched())
+    def _update(self, name: str, begins: dict[int, int], ends: dict[int, int], now: float) -> None:
+        before = self._statuses.get(name, TopicStatus())
         passed = now - before.seen
-        old = {one["partition"]: one["end"] for one in before.partitions}
+        old = {entry["partition"]: entry["end"] for entry in before.partitions}
         partitions = [
             {
                 "partition": p,
@@ -149,47 +149,48 @@ class Cluster:
             for p, end in sorted(ends.items())
         ]
         records = sum(end - begins[p] for p, end in ends.items())
-        rate = float(sum(one["rate"] for one in partitions))
+        rate = float(sum(entry["rate"] for entry in partitions))
         reasons = before.reasons
-        if name.endswith(SUFFIX) and [one["end"] for one in partitions] != list(old.values()):
+        if name.endswith(SUFFIX) and [entry["end"] for entry in partitions] != list(old.values()):
             reasons = self._reasons(name)
-        self._seen[name] = Watched(partitions, records, rate, now, reasons)
+        self._statuses[name] = TopicStatus(partitions, records, rate, now, reasons)
 
     def _reasons(self, name: str) -> dict[str, int]:
-        found = [DeadLetter.of(record) for record in self._tail(name, LETTERS)]
-        return dict(Counter(letter.kind or "no reason is given" for letter in found).most_common(8))
+        letters = [DeadLetter.of(record) for record in self._tail(name, DEAD_LETTERS)]
+        kinds = Counter(letter.kind or "no reason given" for letter in letters)
+        return dict(kinds.most_common(8))
 
     def _tail(self, name: str, most: int) -> list[Any]:
-        """Read the newest records of a topic, the newest first."""
+        """Read the newest records of a topic, newest first."""
         from confluent_kafka import Consumer, TopicPartition
 
         begins, ends = self._topics.begins([name])[name], self._topics.ends([name])[name]
         each = max(1, most // len(ends))
         starts = {p: max(begins[p], end - each) for p, end in ends.items()}
-        left = sum(ends[p] - start for p, start in starts.items())
+        waiting = sum(ends[p] - start for p, start in starts.items())
         consumer = Consumer(
             {**self.settings, "group.id": "eagre-page", "enable.auto.commit": False}
         )
-        found: list[Any] = []
+        records: list[Any] = []
         try:
             consumer.assign([TopicPartition(name, p, o) for p, o in starts.items() if o < ends[p]])
             deadline = time.monotonic() + READ_SECONDS
-            while len(found) < left and time.monotonic() < deadline:
-                found += [r for r in consumer.consume(left, 0.2) if not r.error()]
+            while len(records) < waiting and time.monotonic() < deadline:
+                records += [r for r in consumer.consume(waiting, 0.2) if not r.error()]
         finally:
             consumer.close()
-        return sorted(found, key=lambda r: (r.timestamp()[1], r.offset()), reverse=True)[:most]
+        return sorted(records, key=lambda r: (r.timestamp()[1], r.offset()), reverse=True)[:most]
 
 
 class Clusters:
-    """Every cluster that the pipelines name, each looked at once."""
+    """Every cluster that the pipelines use, each polled once."""
 
     def __init__(self) -> None:
         self._all: dict[tuple[str, str | None], Cluster] = {}
         self.problems: dict[str, str] = {}
 
-    def of(self, where: Told) -> Cluster | None:
-        """Give a cluster; None where its client cannot be made, and ``problems`` says why."""
+    def of(self, where: Json) -> Cluster | None:
+        """Return a cluster; None if its client cannot be created (``problems`` has the reason)."""
         key = (where["brokers"], where.get("config"))
         if key not in self._all:
             try:
@@ -199,59 +200,61 @@ class Clusters:
                 return None
         return self._all[key]
 
-    def told(self) -> list[Told]:
+    def describe(self) -> list[Json]:
         """Describe all topics."""
-        return [topic for cluster in list(self._all.values()) for topic in cluster.told()]
+        return [topic for cluster in list(self._all.values()) for topic in cluster.describe()]
 
     def trouble(self) -> dict[str, str]:
-        """Why a cluster cannot be looked at, by its address."""
-        now = {one.brokers: one.problem for one in list(self._all.values()) if one.problem}
-        return {**self.problems, **now}
+        """Return why clusters cannot be polled, by their addresses."""
+        current = {c.brokers: c.problem for c in list(self._all.values()) if c.problem}
+        return {**self.problems, **current}
 
     def find(self, topic: str) -> Cluster:
-        """Give the cluster that a topic of a pipeline is on.
+        """Return the cluster of a pipeline's topic.
 
         Raises:
-            BrokerError: No pipeline has such a topic.
+            BrokerError: No pipeline uses the topic.
         """
         for cluster in list(self._all.values()):
             if cluster.knows(topic):
                 return cluster
-        raise BrokerError("TOPIC_NOT_SHOWN", f"no pipeline here has a topic {topic!r}.")
+        raise BrokerError(
+            "TOPIC_NOT_SHOWN", f"no pipeline on this dashboard uses a topic {topic!r}."
+        )
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close all clusters."""
         for cluster in self._all.values():
             cluster.close()
 
 
-def _shown(record: Any, *, payloads: bool) -> Told:  # noqa: ANN401  (librdkafka's record)
-    told = {
+def _shown(record: Any, *, payloads: bool) -> Json:  # noqa: ANN401  (librdkafka's record)
+    metadata = {
         "partition": record.partition(),
         "offset": record.offset(),
         "time": record.timestamp()[1],
         "bytes": len(record.value() or b""),
     }
     if not payloads:
-        return told
+        return metadata
     headers = [[name, decoded(value)] for name, value in record.headers() or ()]
     return {
-        **told,
+        **metadata,
         "key": decoded(record.key()),
         "value": decoded(record.value()),
         "headers": headers[:NEWEST],
     }
 
 
-def _letter(record: Any, *, payloads: bool) -> Told:  # noqa: ANN401
+def _dead_letter(record: Any, *, payloads: bool) -> Json:  # noqa: ANN401
     letter = DeadLetter.of(record)
     reason = letter.reason if payloads else letter.kind
-    told = {**_shown(record, payloads=payloads), "reason": reason[:LONGEST]}
-    return {**told, "source": letter.source, "pipeline": letter.pipeline, "lost": letter.lost}
+    shown = {**_shown(record, payloads=payloads), "reason": reason[:LONGEST]}
+    return {**shown, "source": letter.source, "pipeline": letter.pipeline, "lost": letter.lost}
 
 
 def decoded(data: bytes | None) -> str | None:
-    """Show bytes as people read them: text, JSON in one line, else hexadecimal; cut short.
+    """Format bytes for display: text, JSON on one line, or hexadecimal; truncated.
 
     >>> decoded(b'{"a":1}'), decoded(bytes([0, 255])), decoded(None)
     ('{"a": 1}', '0x00ff', None)

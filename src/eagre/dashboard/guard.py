@@ -1,4 +1,4 @@
-"""Who may ask: this machine by its own name, pages of this origin, and those who have the token."""
+"""Access control: requests need the dashboard's host name, the same origin and the token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 TOKEN_BYTES = 24
 OPEN = ("/healthz", "/readyz")
-"""What probes may ask without the token."""
+"""The paths that probes may request without the token."""
 READING = ("GET", "HEAD")
 
 HEADERS = {
@@ -29,30 +29,30 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""What every answer carries."""
+"""The headers of every response."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request is not answered."""
+    """Why a request is rejected."""
 
     code: int
     reason: str
 
 
 def new_token() -> str:
-    """Make a token that nobody guesses."""
+    """Generate an unguessable token."""
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
 @dataclass(frozen=True)
 class Guard:
-    """Judges requests by their headers, before anything is looked at.
+    """Checks requests by their headers before they are processed.
 
     Attributes:
-        host: The address that is listened on.
+        host: The address that the server listens on.
         port: The port.
-        token: What those who ask must know.
+        token: The token that requests must carry.
     """
 
     host: str
@@ -61,46 +61,48 @@ class Guard:
 
     @property
     def cookie(self) -> str:
-        """The cookie's name; other pages of this machine have other ports."""
+        """The name of the cookie; it contains the port, as several dashboards may share a host."""
         return f"eagre_{self.port}"
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The names under which the page may be asked for: others are a rebinding attack."""
+        """The allowed host names; any other name indicates a DNS rebinding attack."""
         names = {self.host.lower(), "127.0.0.1", "localhost"}
         return frozenset(f"{name}:{self.port}" for name in names)
 
     def judge(self, method: str, target: str, headers: Mapping[str, str]) -> Refusal | None:
-        """Give the reason to refuse a request, if there is one."""
+        """Return why a request is rejected; None if it is allowed."""
         if headers.get("Host", "").lower() not in self.hosts:
-            return Refusal(421, "this page answers only to its own name, 127.0.0.1 or localhost")
+            return Refusal(
+                421, "the dashboard answers only to its own host name, 127.0.0.1 or localhost"
+            )
         origin = headers.get("Origin")
-        if origin is not None and not self._own(origin):
-            return Refusal(403, "pages of other origins may not ask here")
-        known = self._knows(target, headers)
+        if origin is not None and not self._is_same_origin(origin):
+            return Refusal(403, "cross-origin requests are not allowed")
+        has_token = self._has_token(target, headers)
         if method not in READING:
-            return Refusal(405, "only GET and HEAD") if known else self._unknown()
-        if known or urlsplit(target).path in OPEN:
+            return Refusal(405, "only GET and HEAD are allowed") if has_token else self._no_token()
+        if has_token or urlsplit(target).path in OPEN:
             return None
-        return self._unknown()
+        return self._no_token()
 
-    def _own(self, origin: str) -> bool:
+    def _is_same_origin(self, origin: str) -> bool:
         parts = urlsplit(origin)
         return parts.scheme == "http" and parts.netloc.lower() in self.hosts
 
-    def _unknown(self) -> Refusal:
-        return Refusal(401, "open the address that eagre printed: it has the token")
+    def _no_token(self) -> Refusal:
+        return Refusal(401, "open the address that eagre printed: it contains the token")
 
-    def _knows(self, target: str, headers: Mapping[str, str]) -> bool:
-        given = [self.in_target(target), self._in_cookie(headers), _bearer(headers)]
-        return any(self.fits(one) for one in given if one)
+    def _has_token(self, target: str, headers: Mapping[str, str]) -> bool:
+        tokens = [self.in_target(target), self._in_cookie(headers), _bearer(headers)]
+        return any(self.matches(token) for token in tokens if token)
 
-    def fits(self, given: str) -> bool:
+    def matches(self, token: str) -> bool:
         """Compare a token in constant time."""
-        return secrets.compare_digest(given.encode(), self.token.encode())
+        return secrets.compare_digest(token.encode(), self.token.encode())
 
     def in_target(self, target: str) -> str:
-        """Give the token in an address; empty if there is none."""
+        """Return the token in a URL; empty if there is none."""
         from urllib.parse import parse_qs
 
         return parse_qs(urlsplit(target).query).get("token", [""])[0]
@@ -110,11 +112,11 @@ class Guard:
             jar = SimpleCookie(headers.get("Cookie", ""))
         except CookieError:
             return ""
-        found = jar.get(self.cookie)
-        return found.value if found else ""
+        cookie = jar.get(self.cookie)
+        return cookie.value if cookie else ""
 
     def set_cookie(self) -> str:
-        """Give the header that lets a browser in from now on."""
+        """Return the header that stores the token in the browser."""
         return f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
 
 

@@ -1,4 +1,4 @@
-"""What the page shows, for Prometheus; and the two questions of a probe."""
+"""Prometheus metrics, and the health and readiness probes."""
 
 from __future__ import annotations
 
@@ -20,45 +20,54 @@ PHASES = ("starting", "running", "stalled", "draining", "waiting", "ended", "fai
 FAMILIES = {
     "eagre_build_info": ("gauge", "The release, as a label."),
     "eagre_pipeline_phase": ("gauge", "1 for the phase that a pipeline is in."),
-    "eagre_pipeline_restarts_total": ("counter", "How often it was started again."),
+    "eagre_pipeline_restarts_total": ("counter", "How often the pipeline was restarted."),
     "eagre_pipeline_commits_total": ("counter", "Epochs or batches committed."),
-    "eagre_latency_seconds": ("histogram", "From the source's timestamp to a reader."),
-    "eagre_latency_unmeasured_total": ("counter", "Results that do not say their origin."),
-    "eagre_latency_negative_total": ("counter", "Results that came before their source, by clock."),
-    "eagre_latency_skipped_total": ("counter", "Results that the sampling tap passed over."),
-    "eagre_source_records_total": ("counter", "Records that tasks took."),
-    "eagre_source_wait_seconds_total": ("counter", "How long they had waited in their topic."),
-    "eagre_source_lag_records": ("gauge", "Records not yet fetched."),
-    "eagre_sink_records_total": ("counter", "Where the output ends, over all partitions."),
-    "eagre_gc_pauses_total": ("counter", "Collections that stopped the JVM."),
-    "eagre_gc_pause_seconds_total": ("counter", "How long they did."),
-    "eagre_heap_used_bytes": ("gauge", "The JVM's heap in use."),
-    "eagre_epoch_duration_seconds": ("gauge", "The last epoch or batch, by phase."),
+    "eagre_latency_seconds": (
+        "histogram",
+        "From the source's timestamp to a consumer of the output.",
+    ),
+    "eagre_latency_unmeasured_total": ("counter", "Results without provenance."),
+    "eagre_latency_negative_total": (
+        "counter",
+        "Results older than their source record, by clock.",
+    ),
+    "eagre_latency_skipped_total": ("counter", "Results that the sampler skipped."),
+    "eagre_source_records_total": ("counter", "Records that tasks have read."),
+    "eagre_source_wait_seconds_total": (
+        "counter",
+        "How long these records had waited in their topic.",
+    ),
+    "eagre_source_lag_records": ("gauge", "Lag: records not yet fetched."),
+    "eagre_sink_records_total": ("counter", "The sum of the end offsets of the output."),
+    "eagre_gc_pauses_total": ("counter", "GC pauses of the JVM."),
+    "eagre_gc_pause_seconds_total": ("counter", "Total duration of GC pauses."),
+    "eagre_heap_used_bytes": ("gauge", "Heap in use by the JVM."),
+    "eagre_epoch_duration_seconds": ("gauge", "Duration of the last epoch or batch, by phase."),
     "eagre_state_keys": ("gauge", "Keys in the state, at the last commit."),
-    "eagre_state_memory_bytes": ("gauge", "Memory that the state stores use."),
-    "eagre_state_disk_bytes": ("gauge", "Their files."),
-    "eagre_topic_records": ("gauge", "Records that a topic holds; dead letters by their topic."),
-    "eagre_slo_target_seconds": ("gauge", "The time of the SLO."),
-    "eagre_slo_objective_ratio": ("gauge", "The share of records that must be within it."),
+    "eagre_state_memory_bytes": ("gauge", "Memory in use by the state stores."),
+    "eagre_state_disk_bytes": ("gauge", "Size of the state stores' files."),
+    "eagre_topic_records": ("gauge", "Records in a topic, including dead-letter topics."),
+    "eagre_slo_target_seconds": ("gauge", "The latency target of the SLO."),
+    "eagre_slo_objective_ratio": ("gauge", "The share of records that must meet the target."),
     "eagre_slo_records_total": ("counter", "Records measured against the SLO."),
-    "eagre_slo_slow_records_total": ("counter", "Those that took longer."),
-    "eagre_slo_burn_rate": ("gauge", "How fast the error budget goes; above 1 it is not kept."),
+    "eagre_slo_slow_records_total": ("counter", "Records that missed the SLO's target."),
+    "eagre_slo_burn_rate": ("gauge", "Burn rate of the error budget; above 1 the SLO is missed."),
 }
 
 Sample = tuple[str, dict[str, str], float]
 
 
 def exposition(recorder: Recorder) -> str:
-    """Write the metrics as Prometheus reads them."""
+    """Format the metrics for Prometheus."""
     samples: dict[str, list[Sample]] = {name: [] for name in FAMILIES}
     samples["eagre_build_info"].append(("", {"version": __version__}, 1))
     for view in list(recorder.views.values()):
         for name, suffix, labels, value in _of(view):
             samples[name].append((suffix, labels, value))
-    for topic in recorder.clusters.told():
+    for topic in recorder.clusters.describe():
         kind = "dead_letters" if topic["letters"] else "data"
-        named = {"topic": topic["topic"], "kind": kind}
-        samples["eagre_topic_records"].append(("", named, topic["records"]))
+        labels = {"topic": topic["topic"], "kind": kind}
+        samples["eagre_topic_records"].append(("", labels, topic["records"]))
     lines = []
     for name, (kind, text) in FAMILIES.items():
         if samples[name]:
@@ -68,11 +77,11 @@ def exposition(recorder: Recorder) -> str:
 
 
 def _line(name: str, suffix: str, labels: dict[str, str], value: float) -> str:
-    inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+    pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
     return (
-        f"{name}{suffix}{{{inside}}} {value:g}"
+        f"{name}{suffix}{{{pairs}}} {value:g}"
         if isinstance(value, float)
-        else (f"{name}{suffix}{{{inside}}} {value}")
+        else (f"{name}{suffix}{{{pairs}}} {value}")
     )
 
 
@@ -82,48 +91,50 @@ def _escaped(text: str) -> str:
 
 def _of(view: View) -> Iterable[tuple[str, str, dict[str, str], float]]:
     status = view.status
-    own = {"pipeline": status.name, "mode": status.mode or "unknown", "pid": str(view.run.pid)}
+    labels = {"pipeline": status.name, "mode": status.mode or "unknown", "pid": str(view.run.pid)}
     for phase in PHASES:
-        yield "eagre_pipeline_phase", "", {**own, "phase": phase}, int(status.phase == phase)
-    yield "eagre_pipeline_restarts_total", "", own, status.restarts
-    yield "eagre_pipeline_commits_total", "", own, status.commits
+        yield "eagre_pipeline_phase", "", {**labels, "phase": phase}, int(status.phase == phase)
+    yield "eagre_pipeline_restarts_total", "", labels, status.restarts
+    yield "eagre_pipeline_commits_total", "", labels, status.commits
     if status.written is not None:
-        yield "eagre_sink_records_total", "", own, status.written
-    yield from _latency(view, own)
-    yield from _vitals(status.vitals, own)
-    yield from _epoch(status.epochs[-1] if status.epochs else None, own)
-    yield from _slo(view.burn(), own)
+        yield "eagre_sink_records_total", "", labels, status.written
+    yield from _latency(view, labels)
+    yield from _vitals(status.vitals, labels)
+    yield from _epoch(status.epochs[-1] if status.epochs else None, labels)
+    yield from _slo(view.burn(), labels)
 
 
-def _latency(view: View, own: dict[str, str]) -> Iterable[tuple[str, str, dict[str, str], float]]:
+def _latency(
+    view: View, labels: dict[str, str]
+) -> Iterable[tuple[str, str, dict[str, str], float]]:
     count = 0
     buckets = list(view.meter.buckets)
     for bound, records in zip((*BUCKETS_MS, None), buckets, strict=True):
         count += records
         le = "+Inf" if bound is None else f"{bound / 1000:g}"
-        yield "eagre_latency_seconds", "_bucket", {**own, "le": le}, count
-    yield "eagre_latency_seconds", "_sum", own, round(view.meter.sum_ms / 1000, 6)
-    yield "eagre_latency_seconds", "_count", own, count
+        yield "eagre_latency_seconds", "_bucket", {**labels, "le": le}, count
+    yield "eagre_latency_seconds", "_sum", labels, round(view.meter.sum_ms / 1000, 6)
+    yield "eagre_latency_seconds", "_count", labels, count
     total = view.meter.total()
-    yield "eagre_latency_unmeasured_total", "", own, total["unmeasured"]
-    yield "eagre_latency_negative_total", "", own, total.get("negative", 0)
-    yield "eagre_latency_skipped_total", "", own, total["skipped"]
+    yield "eagre_latency_unmeasured_total", "", labels, total["unmeasured"]
+    yield "eagre_latency_negative_total", "", labels, total.get("negative", 0)
+    yield "eagre_latency_skipped_total", "", labels, total["skipped"]
 
 
 def _vitals(
-    vitals: dict[str, Any], own: dict[str, str]
+    vitals: dict[str, Any], labels: dict[str, str]
 ) -> Iterable[tuple[str, str, dict[str, str], float]]:
     if not vitals:
         return
     for at, lag in vitals["lag"].items():
-        yield "eagre_source_lag_records", "", {**own, **_partition(at)}, lag
+        yield "eagre_source_lag_records", "", {**labels, **_partition(at)}, lag
     for at, (records, waited, _) in vitals["waits"].items():
-        labels = {**own, **_partition(at)}
+        labels = {**labels, **_partition(at)}
         yield "eagre_source_records_total", "", labels, records
         yield "eagre_source_wait_seconds_total", "", labels, waited / 1000
-    yield "eagre_gc_pauses_total", "", own, vitals["pauses"]
-    yield "eagre_gc_pause_seconds_total", "", own, vitals["paused_ms"] / 1000
-    yield "eagre_heap_used_bytes", "", own, vitals["heap_mb"] << 20
+    yield "eagre_gc_pauses_total", "", labels, vitals["pauses"]
+    yield "eagre_gc_pause_seconds_total", "", labels, vitals["paused_ms"] / 1000
+    yield "eagre_heap_used_bytes", "", labels, vitals["heap_mb"] << 20
 
 
 def _partition(at: str) -> dict[str, str]:
@@ -132,46 +143,46 @@ def _partition(at: str) -> dict[str, str]:
 
 
 def _epoch(
-    epoch: dict[str, Any] | None, own: dict[str, str]
+    epoch: dict[str, Any] | None, labels: dict[str, str]
 ) -> Iterable[tuple[str, str, dict[str, str], float]]:
     if epoch is None:
         return
     for phase, ms in epoch["phases"].items():
-        yield "eagre_epoch_duration_seconds", "", {**own, "phase": phase}, ms / 1000
+        yield "eagre_epoch_duration_seconds", "", {**labels, "phase": phase}, ms / 1000
     state = epoch["state"]
     if state["operators"]:
-        yield "eagre_state_keys", "", own, state["keys"]
-        yield "eagre_state_memory_bytes", "", own, state["memory_bytes"]
-        yield "eagre_state_disk_bytes", "", own, state["disk_bytes"]
+        yield "eagre_state_keys", "", labels, state["keys"]
+        yield "eagre_state_memory_bytes", "", labels, state["memory_bytes"]
+        yield "eagre_state_disk_bytes", "", labels, state["disk_bytes"]
 
 
 def _slo(
-    burn: dict[str, Any] | None, own: dict[str, str]
+    burn: dict[str, Any] | None, labels: dict[str, str]
 ) -> Iterable[tuple[str, str, dict[str, str], float]]:
     if burn is None:
         return
-    yield "eagre_slo_target_seconds", "", own, burn["within_ms"] / 1000
-    yield "eagre_slo_objective_ratio", "", own, burn["percentile"] / 100
-    yield "eagre_slo_records_total", "", own, burn["records"]
-    yield "eagre_slo_slow_records_total", "", own, burn["slow"]
+    yield "eagre_slo_target_seconds", "", labels, burn["within_ms"] / 1000
+    yield "eagre_slo_objective_ratio", "", labels, burn["percentile"] / 100
+    yield "eagre_slo_records_total", "", labels, burn["records"]
+    yield "eagre_slo_slow_records_total", "", labels, burn["slow"]
     for window, rate in {**burn["windows"], "all": burn["burn"]}.items():
-        yield "eagre_slo_burn_rate", "", {**own, "window": window}, float(rate)
+        yield "eagre_slo_burn_rate", "", {**labels, "window": window}, float(rate)
 
 
 def healthy(recorder: Recorder) -> tuple[bool, list[str]]:
-    """Tell whether a new start of the process could help: a pipeline was given up, or we stand."""
+    """Return whether no pipeline has failed and the dashboard is updating, and if not, why."""
     reasons = [
         f"{view.status.name}: failed: {view.status.failure}"
         for view in list(recorder.views.values())
         if view.status.phase == "failed"
     ]
-    if not recorder.well():
-        reasons.append("the page itself stands still")
+    if not recorder.healthy():
+        reasons.append("the dashboard is not updating")
     return not reasons, reasons
 
 
 def ready(recorder: Recorder) -> tuple[bool, list[str]]:
-    """Tell whether every pipeline runs; else which do not, and why."""
+    """Return whether every pipeline is running, and if not, the reasons."""
     views = list(recorder.views.values())
     reasons = [
         f"{view.status.name}: {view.status.phase}"

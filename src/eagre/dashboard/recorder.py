@@ -1,4 +1,4 @@
-"""Follows what runs, second by second, and keeps what the page and the metrics show."""
+"""Records every second what the dashboard and the metrics show."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ log = logging.getLogger("eagre")
 
 MOST_VIEWS = 12
 LATE_SECONDS = 10.0
-"""Without a new second for so long, the page itself is not well."""
+"""Without an update for so long, the dashboard is unhealthy."""
 
-Told = dict[str, Any]
+Json = dict[str, Any]
 
 
 class Recorder:
-    """Asks every second which pipelines run, and how they fare.
+    """Polls the running pipelines every second.
 
     Args:
-        runs: Gives the runs to show.
-        payloads: Whether the content of records may be shown.
-        every: The length of a second, for tests in a hurry.
+        runs: Returns the runs to show.
+        payloads: Whether to show the content of records.
+        every: The update interval in seconds; shorter in tests.
     """
 
     def __init__(
@@ -45,21 +45,21 @@ class Recorder:
         self.ticked = time.monotonic()
         self._runs = runs
         self._every = every
-        self._news = threading.Condition()
+        self._updated = threading.Condition()
         self._number = 0
         self._latest = b""
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="eagre-page", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="eagre-dashboard", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start recording."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, and let go of all clusters."""
+        """Stop recording, and close all clusters."""
         self._over.set()
-        with self._news:
-            self._news.notify_all()
+        with self._updated:
+            self._updated.notify_all()
         self._thread.join(5)
         for view in self.views.values():
             view.close()
@@ -67,21 +67,21 @@ class Recorder:
 
     @property
     def closed(self) -> bool:
-        """Whether it was told to stop."""
+        """Whether recording has been stopped."""
         return self._over.is_set()
 
-    def well(self) -> bool:
-        """Tell whether seconds still pass."""
+    def healthy(self) -> bool:
+        """Return whether the recorder is still updating."""
         return time.monotonic() - self.ticked < LATE_SECONDS
 
-    def everything(self) -> Told:
-        """Give the state with all seconds that are kept: what ``/api/state`` answers."""
+    def full_state(self) -> Json:
+        """Return the state with all retained seconds, as served at ``/api/state``."""
         return self._state({key: list(view.seconds) for key, view in dict(self.views).items()})
 
-    def news(self, known: int, timeout: float) -> tuple[int, bytes]:
-        """Wait for a newer second than the known one; the same for everyone who waits."""
-        with self._news:
-            self._news.wait_for(lambda: self._number > known or self.closed, timeout)
+    def wait_for_update(self, known: int, timeout: float) -> tuple[int, bytes]:
+        """Wait for an update after a known second; all clients get the same bytes."""
+        with self._updated:
+            self._updated.wait_for(lambda: self._number > known or self.closed, timeout)
             return self._number, self._latest if self._number > known else b""
 
     @property
@@ -96,22 +96,22 @@ class Recorder:
             try:
                 self._tick(time.time())
             except Exception:
-                log.exception("the page lost a second")
+                log.exception("the dashboard missed an update")
 
     def _tick(self, now: float) -> None:
-        self._meet()
+        self._follow_runs()
         for view in list(self.views.values()):
             view.second(now)
         newest = {key: list(v.seconds)[-1:] for key, v in self.views.items()}
         latest = json.dumps(self._state(newest), separators=(",", ":")).encode()
-        with self._news:
+        with self._updated:
             self._number += 1
             self._latest = latest
-            self._news.notify_all()
+            self._updated.notify_all()
         self.ticked = time.monotonic()
 
-    def _meet(self) -> None:
-        """See who runs: follow those who do, and keep what is over for a look back."""
+    def _follow_runs(self) -> None:
+        """Update the views of running pipelines, and retain those that have ended."""
         seen = set()
         for run in self._runs():
             for status in run.pipelines.values():
@@ -127,25 +127,25 @@ class Recorder:
             del self.views[key]
 
     def _view(self, run: RunStatus, name: str) -> View | None:
-        """Find a pipeline again; it may have learnt its name meanwhile."""
-        own = [view for view in self.views.values() if view.run.pid == run.pid]
-        found = next((view for view in own if view.status.name == name), None)
-        if found is None:
-            found = next((v for v in own if v.status.name not in run.pipelines), None)
-            if found is not None:
+        """Find the view of a pipeline, which may have been renamed meanwhile."""
+        views = [view for view in self.views.values() if view.run.pid == run.pid]
+        match = next((view for view in views if view.status.name == name), None)
+        if match is None:
+            match = next((v for v in views if v.status.name not in run.pipelines), None)
+            if match is not None:
                 with contextlib.suppress(KeyError):
-                    del self.views[found.key]
-        return found
+                    del self.views[match.key]
+        return match
 
-    def _state(self, seconds: dict[str, list[Told]]) -> Told:
+    def _state(self, seconds: dict[str, list[Json]]) -> Json:
         views = dict(self.views)
         return {
             "version": __version__,
             "now": round(time.time(), 3),
             "payloads": self.payloads,
             "pipelines": [
-                {**view.told(), "seconds": seconds.get(key, [])} for key, view in views.items()
+                {**view.describe(), "seconds": seconds.get(key, [])} for key, view in views.items()
             ],
-            "topics": self.clusters.told(),
+            "topics": self.clusters.describe(),
             "trouble": self.clusters.trouble(),
         }

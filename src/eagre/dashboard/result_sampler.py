@@ -1,4 +1,4 @@
-"""The tap: a consumer of the output topic that feeds the meter."""
+"""The result sampler: a consumer of the output topic that feeds the latency meter."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ CONSUMER = {
 POLL_SECONDS = 0.2
 AT_ONCE = 500
 MOST_PER_SECOND = 5_000
-"""Above this rate the tap samples: of each fifth of a second it looks at the first thousand."""
+"""Above this rate it samples: in each fifth of a second it reads the first thousand results."""
 SLICE_SECONDS = 0.2
 _SLICE = round(MOST_PER_SECOND * SLICE_SECONDS)
 
 
 class ResultSampler:
-    """Reads what is appended to topics from now on, in a thread of its own.
+    """Reads new results of topics, in its own thread.
 
     Args:
-        settings: The client's, as librdkafka has them.
-        topics: With the number of partitions of each.
-        sources: The topics that the results come from; others write there too, perhaps.
-        meter: What it feeds.
+        settings: The client settings for librdkafka.
+        topics: The output topics and their numbers of partitions.
+        sources: The pipeline's source topics; results of other pipelines are ignored.
+        meter: The meter to feed.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class ResultSampler:
         ]
         self._consumer.assign(self._ends)
         self._last: dict[tuple[str, int], int] = {}
-        self._leapt: set[tuple[str, int]] = set()
+        self._after_gap: set[tuple[str, int]] = set()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="eagre-tap", daemon=True)
+        self._thread = threading.Thread(target=self._read, name="eagre-sampler", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -73,47 +73,47 @@ class ResultSampler:
             taken += self._take()
             now = time.monotonic()
             if taken >= _SLICE and now - began < SLICE_SECONDS:
-                self._pass_over(SLICE_SECONDS - (now - began))
+                self._skip(SLICE_SECONDS - (now - began))
                 now = time.monotonic()
             if now - began >= SLICE_SECONDS:
                 began, taken = now, 0
         self._consumer.close()
 
     def _take(self) -> int:
-        """Wait for one record, then take what else is there; all of it is here only after that."""
+        """Wait for a record, then take all that have arrived; only then read the clock."""
         first = self._consumer.poll(POLL_SECONDS)
         if first is None:
             return 0
         records = (first, *self._consumer.consume(AT_ONCE, 0))
         received = time.time_ns() // 1000
         good = [record for record in records if not record.error()]
-        read = [origin(record) for record in good if not _is_fence(record)]
-        own = [one for one in read if one and one.at.startswith(self._sources)]
-        missing = sum(one is None for one in read)
-        self._meter.take(own, received, unmeasured=missing, skipped=self._skipped(good))
+        results = [provenance(record) for record in good if not _is_fence(record)]
+        ours = [result for result in results if result and result.at.startswith(self._sources)]
+        missing = sum(result is None for result in results)
+        self._meter.take(ours, received, unmeasured=missing, skipped=self._skipped(good))
         return len(good)
 
     def _skipped(self, records: list[Any]) -> int:
-        """Count what was passed over before the first record of each partition after a leap."""
+        """Count the records skipped before the first record of each partition after a gap."""
         count = 0
         for record in records:
             at = (record.topic(), record.partition())
-            if at in self._leapt:
-                self._leapt.discard(at)
+            if at in self._after_gap:
+                self._after_gap.discard(at)
                 count += max(0, record.offset() - self._last[at] - 1)
             self._last[at] = record.offset()
         return count
 
-    def _pass_over(self, seconds: float) -> None:
-        """Leave out what comes for a while, and go on with the newest."""
+    def _skip(self, seconds: float) -> None:
+        """Skip records for a while, then continue with the newest."""
         self._consumer.unassign()
         self._over.wait(seconds)
-        self._leapt |= set(self._last)
+        self._after_gap |= set(self._last)
         self._consumer.assign(self._ends)
 
 
-def origin(record: Any) -> Result | None:  # noqa: ANN401  (librdkafka's record has no types)
-    """Read where a result comes from; None where it does not say."""
+def provenance(record: Any) -> Result | None:  # noqa: ANN401  (librdkafka's record has no types)
+    """Read the provenance of a result; None if it has none."""
     for name, value in record.headers() or ():
         if name not in (PROVENANCE_HEADER, HEADER) or not value:
             continue

@@ -1,4 +1,4 @@
-"""The server: a page, its events, and what machines ask. Small enough for the standard library."""
+"""The web server of the dashboard: its files, events, metrics and probes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class Server(ThreadingHTTPServer):
-    """Listens in threads; more connections than it will serve are closed at once."""
+    """Serves each connection in a thread; closes connections beyond the limit immediately."""
 
     daemon_threads = True
     block_on_close = False
@@ -50,24 +50,24 @@ class Server(ThreadingHTTPServer):
         super().__init__((host, port), Handler)
         self.recorder = recorder
         self.guard = Guard(host, self.server_address[1], token)
-        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Take a place, or close the connection."""
-        if not self._places.acquire(blocking=False):
+        """Acquire a slot, or close the connection."""
+        if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Answer, and leave the place again."""
+        """Serve the request, then release the slot."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """A client that goes away is no news."""
+        """Ignore clients that disconnect."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -80,16 +80,16 @@ class Handler(BaseHTTPRequestHandler):
     timeout = REQUEST_SECONDS
 
     def __getattr__(self, name: str) -> Callable[[], None]:
-        """Every method, known or not, is judged by the same guard."""
+        """Route every HTTP method, known or not, through the guard."""
         if name.startswith("do_"):
             return self._answer
         raise AttributeError(name)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401
-        """Say nothing: addresses may hold the token."""
+        """Log nothing: addresses may contain the token."""
 
     def _answer(self) -> None:
-        refusal = self.server.guard.judge(self.command, self.path, dict(self._named()))
+        refusal = self.server.guard.judge(self.command, self.path, dict(self._checked_headers()))
         if refusal:
             self._refuse(refusal)
             return
@@ -97,20 +97,22 @@ class Handler(BaseHTTPRequestHandler):
         try:
             self._route(path, {key: values[0] for key, values in query.items()})
         except EagreError as error:
-            told = {"code": error.code, "problem": error.problem, "hint": error.hint}
-            self._send(404, _json(told), JSON)
+            body = {"code": error.code, "problem": error.problem, "hint": error.hint}
+            self._send(404, _json(body), JSON)
         except OSError:
-            self.close_connection = True  # the client went away: no news
+            self.close_connection = True  # the client disconnected
         except Exception:
-            log.exception("the page cannot answer %s", path)
+            log.exception("the dashboard failed to serve %s", path)
             self.close_connection = True
-            self._send(500, b"eagre: this failed; the log says why\n", TEXT)
+            self._send(500, b"eagre: internal error; see the log\n", TEXT)
 
-    def _named(self) -> list[tuple[str, str]]:
-        """The headers by their usual names; one that comes twice is no header."""
+    def _checked_headers(self) -> list[tuple[str, str]]:
+        """Return the headers that the guard checks; a duplicate header is made invalid."""
         names = ("Host", "Origin", "Cookie", "Authorization")
-        found = [(name, self.headers.get_all(name) or []) for name in names]
-        return [(name, values[0] if len(values) == 1 else "\0") for name, values in found if values]
+        headers = [(name, self.headers.get_all(name) or []) for name in names]
+        return [
+            (name, values[0] if len(values) == 1 else "\0") for name, values in headers if values
+        ]
 
     def _route(self, path: str, query: dict[str, str]) -> None:
         if path in ASSETS:
@@ -118,7 +120,7 @@ class Handler(BaseHTTPRequestHandler):
         elif path in self.ROUTES:
             self.ROUTES[path](self, query)
         else:
-            self._send(404, b"there is no such page\n", TEXT)
+            self._send(404, b"not found\n", TEXT)
 
     def _asset(self, path: str, query: dict[str, str]) -> None:
         if path == "/" and "token" in query:
@@ -130,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(200, (files("eagre.dashboard") / "static" / name).read_bytes(), kind)
 
     def _state(self, _: dict[str, str]) -> None:
-        self._send(200, _json(self.server.recorder.everything()), JSON)
+        self._send(200, _json(self.server.recorder.full_state()), JSON)
 
     def _metrics(self, _: dict[str, str]) -> None:
         text = metrics.exposition(self.server.recorder)
@@ -150,16 +152,16 @@ class Handler(BaseHTTPRequestHandler):
         recorder = self.server.recorder
         payloads = recorder.payloads and query.get("payloads") != "0"
         cluster = recorder.clusters.find(topic)
-        read = cluster.letters if query.get("letters") == "1" else cluster.newest
-        told: dict[str, Any] = {"topic": topic, "payloads": payloads, "records": [], "problem": ""}
+        read = cluster.dead_letters if query.get("letters") == "1" else cluster.newest
+        body: dict[str, Any] = {"topic": topic, "payloads": payloads, "records": [], "problem": ""}
         try:
-            told["records"] = read(topic, payloads=payloads)
+            body["records"] = read(topic, payloads=payloads)
         except BrokerError as error:
-            told["problem"] = error.problem
-        self._send(200, _json(told), JSON)
+            body["problem"] = error.problem
+        self._send(200, _json(body), JSON)
 
     def _events(self, _: dict[str, str]) -> None:
-        """Send everything, then each second as it ends."""
+        """Send the full state, then an update every second."""
         self.close_connection = True
         self._head(200, "text/event-stream; charset=utf-8", {"Connection": "close"})
         if self.command == "HEAD":
@@ -167,13 +169,13 @@ class Handler(BaseHTTPRequestHandler):
         recorder = self.server.recorder
         number = recorder.number
         with contextlib.suppress(OSError):
-            self._event("everything", _json(recorder.everything()))
+            self._event("everything", _json(recorder.full_state()))
             while not recorder.closed:
-                number, latest = recorder.news(number, QUIET_SECONDS)
+                number, latest = recorder.wait_for_update(number, QUIET_SECONDS)
                 if latest:
                     self._event("second", latest)
                 else:
-                    self.wfile.write(b": still here\n\n")
+                    self.wfile.write(b": keep-alive\n\n")
 
     def _event(self, name: str, data: bytes) -> None:
         self.wfile.write(b"event: " + name.encode() + b"\ndata: " + data + b"\n\n")
@@ -181,21 +183,23 @@ class Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, refusal: Refusal) -> None:
         self.close_connection = True
-        more = {"Connection": "close"}
+        headers = {"Connection": "close"}
         if refusal.code == 401:  # noqa: PLR2004
-            more["WWW-Authenticate"] = "Bearer"
+            headers["WWW-Authenticate"] = "Bearer"
         elif refusal.code == 405:  # noqa: PLR2004
-            more["Allow"] = "GET, HEAD"
-        self._send(refusal.code, f"eagre: {refusal.reason}\n".encode(), TEXT, more)
+            headers["Allow"] = "GET, HEAD"
+        self._send(refusal.code, f"eagre: {refusal.reason}\n".encode(), TEXT, headers)
 
-    def _head(self, code: int, kind: str, more: dict[str, str]) -> None:
+    def _head(self, code: int, kind: str, headers: dict[str, str]) -> None:
         self.send_response(code)
-        for name, value in {**HEADERS, "Content-Type": kind, **more}.items():
+        for name, value in {**HEADERS, "Content-Type": kind, **headers}.items():
             self.send_header(name, value)
         self.end_headers()
 
-    def _send(self, code: int, body: bytes, kind: str, more: dict[str, str] | None = None) -> None:
-        self._head(code, kind, {"Content-Length": str(len(body)), **(more or {})})
+    def _send(
+        self, code: int, body: bytes, kind: str, headers: dict[str, str] | None = None
+    ) -> None:
+        self._head(code, kind, {"Content-Length": str(len(body)), **(headers or {})})
         if self.command != "HEAD":
             self.wfile.write(body)
 

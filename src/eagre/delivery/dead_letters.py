@@ -1,4 +1,4 @@
-"""Dead letters as they stand in their topics, and which of them were replayed."""
+"""Reads dead letters from their topics, and tracks which were replayed."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ if TYPE_CHECKING:
 
     from eagre.broker import Topics
 
-LETTERHEAD = ["eagre-pipeline", "eagre-reason", "eagre-source", "eagre-time"]
-"""The headers that a letter has behind those of its record, in their order."""
+HEADERS = ["eagre-pipeline", "eagre-reason", "eagre-source", "eagre-time"]
+"""The headers that a dead letter adds after those of its record, in this order."""
 
 IDENTITY = "eagre-letter"
-"""The header behind them, where results are delivered exactly once: what a run knows it by."""
+"""The next header, with exactly-once delivery: it identifies the dead letter across runs."""
 
 LOST = "eagre-lost"
-"""The last header, if a part of the record is missing: why."""
+"""The last header, if a part of the record is missing: the reason."""
 
 REPLAYED = "eagre-replayed"
-"""The header of a replayed record: how often it was, and from which letter the last time."""
+"""The header of a replayed record: how often it was replayed, and its last dead letter."""
 
 _MOST_METADATA = 4000
 
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A record that could not go on.
+    """A record that could not be processed.
 
     Attributes:
-        topic: The topic of the letter; with ``partition`` and ``offset`` its own place.
-        partition: Its partition.
-        offset: Its offset.
-        pipeline: The pipeline that could not go on with it.
-        reason: Why.
-        source: Where the record stood, as topic/partition/offset; empty if nobody knows.
-        time: When that was, in ISO 8601.
-        lost: Why a part of the record is missing; empty if nothing is.
+        topic: The topic of the dead letter, not of the record.
+        partition: The partition of the dead letter.
+        offset: The offset of the dead letter.
+        pipeline: The pipeline that could not process the record.
+        reason: Why not.
+        source: The position of the record, as topic/partition/offset; empty if unknown.
+        time: When the record failed, in ISO 8601.
+        lost: Why a part of the record is missing; empty if it is complete.
         key: The record's key.
         value: The record's value.
-        headers: The record's own headers.
+        headers: The record's original headers.
     """
 
     topic: str
@@ -60,38 +60,38 @@ class DeadLetter:
 
     @property
     def place(self) -> str:
-        """Where the letter stands."""
+        """The position of the dead letter, as topic/partition/offset."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
     @property
     def kind(self) -> str:
-        """The reason without its particulars: what stands before the first colon."""
+        """The reason without details: the text before the first colon."""
         return self.reason.split(": ", 1)[0]
 
     @property
     def replays(self) -> int:
         """How often its record had been replayed when it failed."""
-        marks = [value for name, value in self.headers if name == REPLAYED and value]
-        count = marks[-1].split()[0] if marks else b"0"
+        replays = [value for name, value in self.headers if name == REPLAYED and value]
+        count = replays[-1].split()[0] if replays else b"0"
         return int(count) if count.isdigit() else 0
 
     @property
-    def origin(self) -> tuple[str, int] | None:
-        """The topic and partition that the record came from."""
+    def source_partition(self) -> tuple[str, int] | None:
+        """The topic and partition of the record."""
         parts = self.source.rsplit("/", 2)
         return (parts[0], int(parts[1])) if len(parts) == 3 and parts[1].isdigit() else None  # noqa: PLR2004
 
     @classmethod
     def of(cls, record: Any) -> DeadLetter:  # noqa: ANN401  (librdkafka's record has no types)
-        """Read a record of a topic of dead letters; one that is no letter has no reason."""
+        """Read a record of a dead-letter topic; one that is not a dead letter has no reason."""
         headers = list(record.headers() or [])
         lost = headers.pop()[1] if headers and headers[-1][0] == LOST else b""
         if headers and headers[-1][0] == IDENTITY:
             headers.pop()
-        own, head = headers[: -len(LETTERHEAD)], headers[-len(LETTERHEAD) :]
-        if [name for name, _ in head] != LETTERHEAD:
-            own, head = headers, [(name, b"") for name in LETTERHEAD]
-        pipeline, reason, source, when = (_text(value) for _, value in head)
+        original, added = headers[: -len(HEADERS)], headers[-len(HEADERS) :]
+        if [name for name, _ in added] != HEADERS:
+            original, added = headers, [(name, b"") for name in HEADERS]
+        pipeline, reason, source, when = (_text(value) for _, value in added)
         return cls(
             record.topic(),
             record.partition(),
@@ -103,7 +103,7 @@ class DeadLetter:
             _text(lost),
             record.key(),
             record.value(),
-            tuple(own),
+            tuple(original),
         )
 
 
@@ -112,7 +112,7 @@ def _text(data: bytes | None) -> str:
 
 
 def topic_of(name: str) -> str:
-    """Give the topic of dead letters, also for its source's name.
+    """Return the dead-letter topic of a topic; a dead-letter topic is returned unchanged.
 
     >>> topic_of("payments"), topic_of("payments.dlq")
     ('payments.dlq', 'payments.dlq')
@@ -120,11 +120,11 @@ def topic_of(name: str) -> str:
     return name if name.endswith(SUFFIX) else name + SUFFIX
 
 
-def letters(topics: Topics, name: str) -> Iterator[DeadLetter]:
-    """Read a topic of dead letters from its beginning to its present end.
+def dead_letters(topics: Topics, name: str) -> Iterator[DeadLetter]:
+    """Read a dead-letter topic from its beginning to its current end.
 
     Raises:
-        BrokerError: It does not exist, or cannot be read.
+        BrokerError: The topic does not exist or cannot be read.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -150,10 +150,10 @@ def letters(topics: Topics, name: str) -> Iterator[DeadLetter]:
 
 
 class Progress:
-    """Which letters of a topic were replayed, kept by the cluster as a consumer group's offsets.
+    """Which dead letters of a topic were replayed, stored as a consumer group's offsets.
 
-    The committed offset of a partition is that of its first letter that was not; those behind it
-    that were stand in the commit's metadata, as ranges.
+    The committed offset of a partition is that of its first dead letter that was not replayed. The
+    metadata of the commit lists the replayed ones after it, as ranges.
     """
 
     def __init__(self, topics: Topics, name: str) -> None:
@@ -169,75 +169,77 @@ class Progress:
         )
         begins = topics.begins([name])[name]
         self._first: dict[int, int] = {}
-        self._behind: dict[int, set[int]] = {}
-        asked = [TopicPartition(name, p) for p in begins]
-        for one in self._consumer.committed(asked, timeout=10):
-            self._first[one.partition] = max(one.offset, begins[one.partition])
-            self._behind[one.partition] = ranged(one.metadata or "")
+        self._replayed: dict[int, set[int]] = {}
+        partitions = [TopicPartition(name, p) for p in begins]
+        for committed in self._consumer.committed(partitions, timeout=10):
+            self._first[committed.partition] = max(committed.offset, begins[committed.partition])
+            self._replayed[committed.partition] = parse_ranges(committed.metadata or "")
 
     def __contains__(self, letter: DeadLetter) -> bool:
-        behind = self._behind[letter.partition]
-        return letter.offset < self._first[letter.partition] or letter.offset in behind
+        replayed = self._replayed[letter.partition]
+        return letter.offset < self._first[letter.partition] or letter.offset in replayed
 
     def add(self, letter: DeadLetter) -> None:
-        """Note that a letter was replayed."""
-        self._behind[letter.partition].add(letter.offset)
+        """Record that a dead letter was replayed."""
+        self._replayed[letter.partition].add(letter.offset)
 
     def save(self) -> None:
-        """Let the cluster keep it."""
+        """Commit the offsets to the cluster."""
         self._consumer.commit(offsets=self._offsets(), asynchronous=False)
 
     def close(self) -> None:
-        """Let go of the cluster."""
+        """Close the consumer."""
         self._consumer.close()
 
     def check(self) -> None:
-        """Refuse what the cluster could not keep.
+        """Check that the cluster can store the progress.
 
         Raises:
-            BrokerError: The replayed letters are too scattered.
+            BrokerError: The replayed dead letters form too many ranges.
         """
         if any(len(offset.metadata) > _MOST_METADATA for offset in self._offsets()):
             raise BrokerError(
                 "REPLAY_TOO_SCATTERED",
-                f"the letters of {self._name!r} that were replayed are in too many places for "
-                "the cluster to keep account of them.",
-                hint="replay with a wider filter: leave out --reason or --since.",
+                f"the replayed dead letters of {self._name!r} form too many ranges for the cluster "
+                "to store.",
+                hint="replay with a wider filter: omit --reason or --since.",
             )
 
     def _offsets(self) -> list[Any]:
         from confluent_kafka import TopicPartition
 
         offsets = []
-        for partition, behind in self._behind.items():
+        for partition, replayed in self._replayed.items():
             first = self._first[partition]
-            while first in behind:
-                behind.remove(first)
+            while first in replayed:
+                replayed.remove(first)
                 first += 1
             self._first[partition] = first
-            offsets.append(TopicPartition(self._name, partition, first, metadata=ranges(behind)))
+            offsets.append(
+                TopicPartition(self._name, partition, first, metadata=format_ranges(replayed))
+            )
         return offsets
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """Write numbers as ranges.
+def format_ranges(numbers: Iterable[int]) -> str:
+    """Format numbers as ranges.
 
-    >>> ranges([7, 1, 2, 3])
+    >>> format_ranges([7, 1, 2, 3])
     '1-3,7'
     """
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+            ranges.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
-def ranged(text: str) -> set[int]:
-    """Read ranges of numbers.
+def parse_ranges(text: str) -> set[int]:
+    """Parse ranges of numbers.
 
-    >>> sorted(ranged("1-3,7"))
+    >>> sorted(parse_ranges("1-3,7"))
     [1, 2, 3, 7]
     """
     numbers: set[int] = set()

@@ -1,9 +1,9 @@
-"""Exactly once by fenced provenance replay: rows go out at once, and replays are harmless.
+"""Exactly-once delivery by fenced provenance replay: results are visible immediately.
 
-Each record carries the position of the row that triggered it. A run that begins finds in the output
-what the run before delivered since the last commit, and leaves exactly that out when Spark reads
-those rows again. ``docs/explanation/exactly-once.md`` has the rule for readers, and what is
-assumed.
+Each result carries the position of the row that triggered it. When a run starts, it scans the
+output for what the previous run delivered since the last commit. When Spark reads those rows again,
+the replay filter drops exactly these results. ``docs/explanation/exactly-once.md`` describes the
+rule for readers and the assumptions.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 
 FENCE_HEADER = "eagre-fence"
 BY_KEY = "*"
-"""In place of the topic in the identity of a result that is known by its key, not by its row."""
+"""Stands for the topic in the identity of a result that is identified by its key, not its row."""
 STABLE_SECONDS = 0.2
 STABLE_TRIES = 10
 CONTROL = "EAGRE_DELIVERY_CONTROL"
-"""For the chaos suite: ``off`` or ``maximum`` break exactly once, and the verifier must notice."""
+"""For the chaos suite: ``off`` or ``maximum`` break exactly once; the verifier must detect it."""
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """The topics that a pipeline writes to: those of its results, and those of its dead letters.
+    """The topics that a pipeline writes to, for results and for dead letters.
 
     Attributes:
-        inputs: The pipeline's sources, whose dead letters are on the same cluster.
-        sink: Its sink, which asks for exactly once.
+        inputs: The pipeline's sources; their dead letters are on the same cluster.
+        sink: The pipeline's exactly-once sink.
         sources: The topics of the sources' cluster.
         sinks: The topics of the sink's cluster.
-        brokers: Both, where the pipeline names none.
+        brokers: The cluster for sources and sinks that name none.
     """
 
     inputs: tuple[Kafka, ...]
@@ -61,30 +61,31 @@ class Outputs:
     brokers: str | None
 
     def results(self) -> Offsets:
-        """Where the results end."""
+        """Return the end offsets of the results."""
         return self.sinks.ends(self.sink.topics)
 
     def dead_letters(self) -> Offsets:
-        """Where the dead letters end, if there are any."""
+        """Return the end offsets of the dead letters, if there are any."""
         names = (t + SUFFIX for source in self.inputs for t in source.topics)
-        found = self.sources.describe(names)
-        return self.sources.ends(found) if found else {}
+        existing = self.sources.describe(names)
+        return self.sources.ends(existing) if existing else {}
 
     def reach(self, delivered: str) -> Offsets:
-        """Give the highest source offsets among what was found to be delivered.
+        """Return the highest source offsets among the delivered results.
 
-        What is known by its key does not tell its row: any that is in the sources now.
+        A result that is identified by its key does not name its row. It may come from any row that
+        is in the sources now.
         """
-        found = offsets_of(json.loads(delivered))
-        if BY_KEY not in found:
-            return found
+        offsets = offsets_of(json.loads(delivered))
+        if BY_KEY not in offsets:
+            return offsets
         ends = self.sources.ends(t for source in self.inputs for t in source.topics)
         return {t: {p: end - 1 for p, end in ends[t].items() if end} for t in ends}
 
     def stable(self) -> tuple[Offsets, Offsets]:
-        """Wait until their ends no longer move: the broker may still be writing.
+        """Wait until the end offsets no longer change: the broker may still be writing.
 
-        Only for a while: others may write to the topics all the time.
+        The wait is limited, because other producers may write to the topics continuously.
         """
         now = self.results(), self.dead_letters()
         for _ in range(STABLE_TRIES):
@@ -102,16 +103,16 @@ def begin(
     position: Offsets,
     say: Callable[[str], None],
 ) -> tuple[ReplayFilter, DeliveryLog]:
-    """Fence off the run before, and find what it delivered since the last commit.
+    """Fence the previous run, and find what it delivered since the last commit.
 
-    The caller holds the checkpoint's lock, so that no other process of this pipeline writes.
+    The caller holds the checkpoint's lock, so no other process of this pipeline writes.
 
     Args:
         spark: The session that will run the query.
-        outputs: What the pipeline writes to.
+        outputs: The topics that the pipeline writes to.
         checkpoint: The checkpoint.
         position: The source offsets from which Spark will read.
-        say: Hears what takes time.
+        say: Receives messages about progress.
 
     Raises:
         CheckpointError: The output no longer holds what was delivered since the last commit.
@@ -127,7 +128,7 @@ def begin(
     prefix = f"{delivery_log.id} {delivery_log.incarnation}"
     if first:
         if batch >= 0:
-            say("exactly once begins now: what came since the last commit may be repeated once")
+            say("exactly once starts now: results since the last commit may be duplicated once")
         delivery_log.add_snapshot(batch - 1, {**results, **dead_letters})
         return ReplayFilter(prefix, gateway.nothing_delivered(spark)), delivery_log
     scan = _Scan(spark, delivery_log, delivery_log.before(batch), json.dumps(position), say)
@@ -141,7 +142,7 @@ def begin(
 
 @dataclass(frozen=True)
 class _Scan:
-    """Reads what was written between an output snapshot and the fence."""
+    """Scans the output between a snapshot and the fence."""
 
     spark: SparkSession
     delivery_log: DeliveryLog
@@ -156,7 +157,7 @@ class _Scan:
         part, waiting = self._part(outputs.sinks, ends, sink.client_settings(outputs.brokers))
         if not waiting or control == "off":
             return gateway.nothing_delivered(self.spark)
-        self.say(f"looking at {counted(waiting, 'record')} of the output for what was delivered")
+        self.say(f"scanning {counted(waiting, 'record')} of the output for delivered results")
         delivered = gateway.scan_delivered(
             self.spark,
             part,
@@ -165,8 +166,8 @@ class _Scan:
             self.position,
             control,
         )
-        found = gateway.delivered_size(self.spark, delivered)
-        self.say(f"{counted(found, 'result')} since the last commit will not be repeated")
+        count = gateway.delivered_size(self.spark, delivered)
+        self.say(f"{counted(count, 'result')} since the last commit will not be repeated")
         return delivered
 
     def dead_letters(self, outputs: Outputs, ends: Offsets) -> str:
@@ -175,13 +176,13 @@ class _Scan:
         part, waiting = self._part(outputs.sources, ends, settings)
         if not waiting:
             return ""
-        self.say(f"looking at {counted(waiting, 'dead letter')}")
+        self.say(f"scanning {counted(waiting, 'dead letter')}")
         return gateway.scan_dead_letters(self.spark, part, self.delivery_log.id, self.position)
 
     def _part(
         self, topics: Topics, ends: Offsets, settings: dict[str, str]
     ) -> tuple[gateway.Part, int]:
-        """Give what is to be read, and how many records that are."""
+        """Return the part to scan and its number of records."""
         begins = topics.begins(ends) if ends else {}
         starts = {
             topic: {p: self.since.ends.get(topic, {}).get(p, begins[topic][p]) for p in partitions}
@@ -197,24 +198,24 @@ class _Scan:
     def _expired(self, partition: str, begins: int, start: int) -> CheckpointError:
         return CheckpointError(
             "OUTPUT_EXPIRED",
-            f"{partition} begins at offset {begins}, and what was delivered since the last commit "
-            f"at {start}: the topic's retention took it away.",
-            hint="keep the output longer than a downtime. To go on and repeat once what came since "
-            f"the last commit, remove {self.delivery_log.path}.",
+            f"{partition} starts at offset {begins}, but the results since the last commit start "
+            f"at {start}: the topic's retention deleted them.",
+            hint="set the retention of the output longer than any downtime. To continue, and "
+            f"accept duplicates since the last commit once, remove {self.delivery_log.path}.",
         )
 
 
 def write_fences(outputs: Topics, ends: Offsets, delivery_log: DeliveryLog) -> None:
-    """Write a fence into each partition of the output: what an older run writes after it is void.
+    """Write a fence into each output partition: readers ignore what an older run writes after it.
 
     Raises:
-        BrokerError: The cluster did not take them.
+        BrokerError: The cluster rejected a fence or did not respond.
     """
     from confluent_kafka import Producer
 
     producer = Producer({**outputs.client_settings, "enable.idempotence": True})
     failed: list[str] = []
-    told = {"eagre": "fence", "pipeline": delivery_log.id, "incarnation": delivery_log.incarnation}
+    fence = {"eagre": "fence", "pipeline": delivery_log.id, "incarnation": delivery_log.incarnation}
 
     def delivered(error: object, _: object) -> None:
         if error is not None:
@@ -224,15 +225,15 @@ def write_fences(outputs: Topics, ends: Offsets, delivery_log: DeliveryLog) -> N
         for partition in partitions:
             producer.produce(
                 topic,
-                json.dumps(told).encode(),
+                json.dumps(fence).encode(),
                 partition=partition,
                 headers={FENCE_HEADER: f"{delivery_log.id} {delivery_log.incarnation}".encode()},
                 on_delivery=delivered,
             )
-    left = producer.flush(30)
-    if failed or left:
+    pending = producer.flush(30)
+    if failed or pending:
         raise BrokerError(
             "FENCE_REFUSED",
             f"the fences could not be written: {failed[0] if failed else 'no answer within 30 s'}.",
-            hint="check that the pipeline may write to its output topic.",
+            hint="check that the pipeline has permission to write to its output topic.",
         )

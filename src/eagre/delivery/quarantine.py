@@ -1,4 +1,4 @@
-"""Records that killed their task twice: kept beside the checkpoint, and left out from then on."""
+"""Records that crashed their task twice: listed in the checkpoint, and skipped."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ if TYPE_CHECKING:
     from eagre.error_policy import Position
 
 QUARANTINE = "eagre-quarantine.json"
-DEATHS = 2
-"""One may be chance: an outage, a full disk, a neighbour."""
+CRASHES = 2
+"""A single crash may have another cause, such as an outage or a full disk."""
 
 
 class Quarantine:
-    """How often a task failed at each record."""
+    """Counts how often each record crashed its task."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / QUARANTINE
-        self._deaths: Counter[Position] = Counter()
+        self._crashes: Counter[Position] = Counter()
         if not self._path.exists():
             return
         try:
             entries = json.loads(self._path.read_text())
-            self._deaths.update({(str(t), int(p), int(o)): int(n) for t, p, o, n in entries})
+            self._crashes.update({(str(t), int(p), int(o)): int(n) for t, p, o, n in entries})
         except (ValueError, TypeError) as error:
             raise CheckpointError(
                 "QUARANTINE_BROKEN",
                 f"{self._path} cannot be read ({error}).",
-                hint="remove it: records that kill their task are then found again.",
+                hint="remove it: records that crash their task are then detected again.",
             ) from None
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """The records to leave out."""
-        return tuple(at for at, deaths in sorted(self._deaths.items()) if deaths >= DEATHS)
+        """The records to skip."""
+        return tuple(at for at, crashes in sorted(self._crashes.items()) if crashes >= CRASHES)
 
     def blame(self, suspects: Iterable[Position]) -> list[Position]:
-        """Count deaths at some records; give those that are now left out."""
+        """Count a crash for each suspect; return the records that are now skipped."""
         before = set(self.positions)
-        self._deaths.update(suspects)
-        entries = [[*at, deaths] for at, deaths in sorted(self._deaths.items())]
+        self._crashes.update(suspects)
+        entries = [[*at, crashes] for at, crashes in sorted(self._crashes.items())]
         write_whole(self._path, json.dumps(entries), durable=True)
         return [at for at in self.positions if at not in before]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class App:
-    """An app file, and the pipeline chosen in it, if one was.
+    """An app file, and the name of the pipeline chosen from it, if any.
 
     >>> App.parse("score.py:fraud")
     App(path=PosixPath('score.py'), chosen='fraud')
@@ -29,15 +29,15 @@ class App:
 
     @classmethod
     def parse(cls, text: str) -> App:
-        """Read the command line's way of naming a pipeline."""
+        """Parse ``APP.py`` or ``APP.py:PIPELINE`` from the command line."""
         path, colon, chosen = text.rpartition(":")
         return cls(Path(path), chosen) if colon else cls(Path(text))
 
     def check_readable(self) -> None:
-        """Refuse a file that is missing or is not Python, without running it.
+        """Check that the file exists and compiles, without running it.
 
         Raises:
-            AppError: It is.
+            AppError: The file cannot be read, or is not valid Python.
         """
         try:
             compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True)
@@ -45,17 +45,17 @@ class App:
             raise AppError(
                 "APP_NOT_FOUND",
                 f"{self.path} cannot be read: {error.strerror}.",
-                hint="name a Python file that holds a pipeline.",
+                hint="name a Python file that defines a pipeline.",
             ) from None
         except (SyntaxError, ValueError) as error:
             raise self._malformed(error) from None
 
     def may_name_brokers(self) -> bool:
-        """Guess, without running it, whether the file says where its brokers are."""
+        """Guess, without running the file, whether it names its brokers."""
         return self._mentions("brokers", "bootstrap.servers")
 
     def may_name_security(self) -> bool:
-        """Guess likewise whether it says itself what its cluster asks for."""
+        """Guess, without running the file, whether it configures access to its cluster."""
         return self._mentions("config", "kafka.s")
 
     def _mentions(self, *words: str) -> bool:
@@ -63,45 +63,47 @@ class App:
         return any(word in text for word in words)
 
     def pipelines(self) -> list[Pipeline]:
-        """Run the file and give its pipelines, in the order they stand in it.
+        """Run the file and return its pipelines in the order of their definition.
 
         Raises:
-            AppError: It raises, or holds none.
+            AppError: The file raises an exception, or defines no pipeline.
         """
-        found = [value for value in vars(self._load()).values() if isinstance(value, Pipeline)]
-        pipelines = list({id(pipeline): pipeline for pipeline in found}.values())
+        defined = [value for value in vars(self._load()).values() if isinstance(value, Pipeline)]
+        pipelines = list({id(pipeline): pipeline for pipeline in defined}.values())
         if not pipelines:
             raise AppError(
                 "APP_WITHOUT_PIPELINE",
-                f"{self.path} holds no pipeline.",
+                f"{self.path} defines no pipeline.",
                 hint="decorate a function with @eg.pipeline(source=..., sink=...).",
             )
         self._require_distinct(pipelines)
         return pipelines
 
     def choose(self, pipelines: list[Pipeline]) -> list[Pipeline]:
-        """Keep the chosen pipeline, or all where none was chosen.
+        """Return the chosen pipeline, or all pipelines if none was chosen.
 
         Raises:
-            AppError: There is none of that name.
+            AppError: The file defines no pipeline of that name.
         """
         if self.chosen is None:
             return pipelines
-        kept = [pipeline for pipeline in pipelines if pipeline.name == self.chosen]
-        if not kept:
+        matches = [pipeline for pipeline in pipelines if pipeline.name == self.chosen]
+        if not matches:
             names = ", ".join(pipeline.name for pipeline in pipelines)
             raise AppError(
                 "PIPELINE_NOT_FOUND",
-                f"{self.path} holds no pipeline {self.chosen!r}.",
+                f"{self.path} defines no pipeline {self.chosen!r}.",
                 hint=f"choose one of: {names}.",
             )
-        return kept
+        return matches
 
     def _load(self) -> ModuleType:
         path = self.path.resolve()
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:
-            raise AppError("APP_NOT_PYTHON", f"{self.path} must be a Python file, ending in .py.")
+            raise AppError(
+                "APP_NOT_PYTHON", f"{self.path} must be a Python file whose name ends in .py."
+            )
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module
         sys.path.insert(0, str(path.parent))
@@ -123,10 +125,10 @@ class App:
 
     def _require_distinct(self, pipelines: list[Pipeline]) -> None:
         names = [pipeline.name for pipeline in pipelines]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates:
             raise AppError(
                 "PIPELINE_NAME_TWICE",
-                f"{self.path} holds two pipelines named {twice[0]!r}.",
-                hint="give one another name: @eg.pipeline(..., name='...').",
+                f"{self.path} defines two pipelines named {duplicates[0]!r}.",
+                hint="rename one of them: @eg.pipeline(..., name='...').",
             )

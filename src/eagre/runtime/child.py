@@ -1,8 +1,8 @@
-"""The Spark child: one pipeline in one Spark session, told what to do by its parent.
+"""The Spark child: runs one pipeline in one Spark session, controlled by its parent process.
 
-It reads a ``RunSpec``, then the brokers, then orders as lines from standard input, and reports
-events as JSON lines on the file descriptor it was given. When standard input ends, the parent is
-gone, and the child ends with everything it started.
+It reads a ``RunSpec``, then the brokers, then commands as lines from standard input. It reports
+events as JSON lines on the file descriptor named on its command line. When standard input ends,
+the parent has exited, and the child kills itself and every process it started.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ def main() -> None:
         traceback.print_exc()
         parent.tell("failed", code=error.code, problem=error.problem, hint=error.hint)
         sys.exit(1)
-    except Exception as error:  # noqa: BLE001  (the child's last word, whatever happened)
+    except Exception as error:  # noqa: BLE001  (report every failure to the parent)
         traceback.print_exc()
-        last = PipelineFailed("UNEXPECTED", gateway.reason(error))
+        failure = PipelineFailed("UNEXPECTED", gateway.reason(error))
         if NO_SPACE in str(error):
-            last = disk_full(str(getattr(error, "filename", None) or "the checkpoint"))
-        parent.tell("failed", code=last.code, problem=last.problem, hint=last.hint)
+            failure = disk_full(str(getattr(error, "filename", None) or "the checkpoint"))
+        parent.tell("failed", code=failure.code, problem=failure.problem, hint=failure.hint)
         sys.exit(1)
 
 
 def run(spec: RunSpec, parent: Parent) -> None:
-    """Run one pipeline from its session to its end.
+    """Start a session, run one pipeline, and return when it ends.
 
     Raises:
-        EagreError: App, topics, checkpoint or session are not as they must be, or the query failed.
+        EagreError: The app, topics, checkpoint or session are not valid, or the query failed.
     """
-    slowly = "" if archive().exists() else " (some seconds sooner after `eagre jars fetch spark`)"
-    parent.tell("phase", text=f"starting Spark{slowly}")
+    tip = "" if archive().exists() else " (`eagre jars fetch spark` makes this seconds faster)"
+    parent.tell("phase", text=f"starting Spark{tip}")
     spark = session(spec.pipeline or "eagre", spec.master, **spec.settings)
     app = spec.load()
     pipelines = app.pipelines()
@@ -81,16 +81,16 @@ def run(spec: RunSpec, parent: Parent) -> None:
         return
     _lock(spark, checkpoint)
     if checkpoint.clear_unfinished():
-        parent.say("the first commit was cut short by a kill: its leftovers were removed")
+        parent.say("removed the incomplete files of a first commit that was interrupted")
     if spec.check:
         parent.tell("phase", text="checking the plan")
         _require_sound(spark, pipeline, spec, brokers, str(checkpoint.path), parent)
-    while _ran(spark, pipeline, spec, brokers, checkpoint, parent):
-        parent.say("starting the query anew, with all partitions")
+    while _run_query(spark, pipeline, spec, brokers, checkpoint, parent):
+        parent.say("restarting the query, with all partitions")
 
 
 def _stop_spark() -> None:
-    """End the session of this process: Spark removes its temporary files."""
+    """Stop the session of this process, so that Spark removes its temporary files."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -98,7 +98,7 @@ def _stop_spark() -> None:
         active.stop()
 
 
-def _ran(
+def _run_query(
     spark: SparkSession,
     pipeline: Pipeline,
     spec: RunSpec,
@@ -106,10 +106,10 @@ def _ran(
     checkpoint: Checkpoint,
     parent: Parent,
 ) -> bool:
-    """Run the query to its end; tell whether it is to be started anew.
+    """Run the query until it ends; return whether to restart it.
 
     Raises:
-        EagreError: Topics or checkpoint are not as they must be, or the query failed.
+        EagreError: The topics or the checkpoint are not valid, or the query failed.
     """
     for member in gateway.missing_members(spark):
         parent.say(str(member))
@@ -126,17 +126,17 @@ def _ran(
         if gateway.jvm_gone(error):
             raise PipelineFailed(
                 "SPARK_ENDED",
-                f"the JVM of pipeline {pipeline.name!r} exited unexpectedly: it was "
-                "killed, by hand or for its memory, or it crashed.",
+                f"the JVM of pipeline {pipeline.name!r} exited unexpectedly: it crashed, "
+                "or it was killed (possibly because the machine ran out of memory).",
             ) from error
         raise query.failed(error) from error
 
 
 def _lock(spark: SparkSession, checkpoint: Checkpoint) -> None:
-    """Take the checkpoint's lock, for as long as this JVM lives.
+    """Acquire the checkpoint's lock; the JVM holds it until it exits.
 
     Raises:
-        CheckpointError: Another run has it, and did not end within some seconds.
+        CheckpointError: Another run holds the lock and did not end in time.
     """
     checkpoint.path.mkdir(parents=True, exist_ok=True)
     if not gateway.lock(spark, checkpoint.lock_file, LOCK_SECONDS):
@@ -144,7 +144,7 @@ def _lock(spark: SparkSession, checkpoint: Checkpoint) -> None:
             "CHECKPOINT_IN_USE",
             f"another run uses checkpoint {checkpoint.path}, and did not end within "
             f"{LOCK_SECONDS} s.",
-            hint="`eagre status` shows what runs, `eagre stop NAME` ends it; or name another "
+            hint="`eagre status` lists the runs, `eagre stop NAME` stops one; or choose another "
             "folder with --checkpoint.",
         )
 
@@ -157,10 +157,10 @@ def _require_sound(
     checkpoint: str,
     parent: Parent,
 ) -> None:
-    """Check the pipeline, tell what was found, and refuse it if an error was.
+    """Check the pipeline and report the findings; fail on an error.
 
     Raises:
-        SettingsError: One was.
+        SettingsError: The check reports at least one error.
     """
     try:
         report = check(
@@ -179,11 +179,11 @@ def _require_sound(
         parent.tell("checked", findings=[finding.as_dict() for finding in report.findings])
         return
     first, *more = report.errors
-    also = f" ({len(more)} more: {', '.join(f.id for f in more)})" if more else ""
+    others = f" ({len(more)} more: {', '.join(f.id for f in more)})" if more else ""
     raise SettingsError(
         first.id,
-        f"pipeline {pipeline.name!r} would not run{also}: {first.problem}",
-        hint=f"{first.remedy} `eagre explain {first.id}` says more; "
+        f"pipeline {pipeline.name!r} would not run{others}: {first.problem}",
+        hint=f"{first.remedy} `eagre explain {first.id}` has details; "
         "pass --no-check to start anyway.",
     )
 

@@ -1,4 +1,4 @@
-"""What a running pipeline is made of, for those who look at it; nothing secret is among it."""
+"""Describes a running pipeline for status and dashboard, without secrets."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MORE = (
     "spark.executor.memory",
     "spark.task.cpus",
 )
-_SPARKS = "-XX:+IgnoreUnrecognizedVMOptions"
+_SPARK_OPTION = "-XX:+IgnoreUnrecognizedVMOptions"
 
-Told = dict[str, Any]
+Description = dict[str, Any]
 
 
 def about(
@@ -36,12 +36,12 @@ def about(
     spec: RunSpec,
     resolved: ResolvedRun,
     brokers: str | None,
-) -> Told:
+) -> Description:
     """Describe a pipeline that is about to start.
 
-    ``sources`` (topic and partitions of each), ``letters`` (topics of dead letters), ``sink`` (kind
-    and topics), ``clusters`` (where source and sink are), ``delivery``, ``slots``, ``settings`` in
-    force, ``slo``.
+    The fields are ``sources`` (topic and partitions of each), ``letters`` (dead-letter topics),
+    ``sink`` (kind and topics), ``clusters`` (of source and sink), ``delivery``, ``slots``,
+    ``settings`` (the effective ones) and ``slo``.
     """
     kafka = pipeline.sink if isinstance(pipeline.sink, Kafka) else None
     first = pipeline.sources[0]
@@ -62,52 +62,56 @@ def about(
         },
         "delivery": kafka.delivery if kafka else "newest row of each key",
         "slots": gateway.slots(spark),
-        "settings": {**_asked(pipeline, spec), **_spark(spark), **_clients(spark, pipeline)},
+        "settings": {**_requested(pipeline, spec), **_spark(spark), **_clients(spark, pipeline)},
         "slo": pipeline.slo.text if pipeline.slo else "",
     }
 
 
-def _cluster(end: Kafka, brokers: str | None) -> Told:
+def _cluster(endpoint: Kafka, brokers: str | None) -> Description:
     return {
-        "brokers": end.cluster(brokers),
-        "config": str(end.config) if end.config else None,
+        "brokers": endpoint.cluster(brokers),
+        "config": str(endpoint.config) if endpoint.config else None,
     }
 
 
-def _asked(pipeline: Pipeline, spec: RunSpec) -> dict[str, str]:
+def _requested(pipeline: Pipeline, spec: RunSpec) -> dict[str, str]:
     every = spec.every or pipeline.default_every(spec.mode)
     return {"mode": spec.mode, "every": every or "-", "from": spec.start or "-"}
 
 
 def _spark(spark: SparkSession) -> dict[str, str]:
     conf = gateway.settings(spark)
-    shown = {key: conf[key] for key in (*_MORE, *(one.key for one in PROFILE)) if key in conf}
+    shown = {
+        key: conf[key] for key in (*_MORE, *(setting.key for setting in PROFILE)) if key in conf
+    }
     options = [word for word in conf.get(GC_OPTIONS.key, "").split() if word.startswith("-X")]
-    return {**shown, GC_OPTIONS.key: " ".join(word for word in options if word != _SPARKS)}
+    return {**shown, GC_OPTIONS.key: " ".join(word for word in options if word != _SPARK_OPTION)}
 
 
 def _clients(spark: SparkSession, pipeline: Pipeline) -> dict[str, str]:
-    """Give the options of source and sink, those for security left out."""
+    """Return the client options of source and sink, except those for security."""
     profile = clients_of(spark)
-    told: dict[str, str] = {}
+    clients: dict[str, str] = {}
     for source in pipeline.sources:
-        options = _open({**profile.source, **CLIENT_OPTIONS, **source.options})
-        told |= {f"source {key}": value for key, value in options.items()}
+        options = _without_access({**profile.source, **CLIENT_OPTIONS, **source.options})
+        clients |= {f"source {key}": value for key, value in options.items()}
     if isinstance(pipeline.sink, Kafka):
         strict = EXACTLY_ONCE_OPTIONS if pipeline.exactly_once else {}
-        options = _open({**profile.sink, **CLIENT_OPTIONS, **pipeline.sink.options, **strict})
-        told |= {f"sink {key}": value for key, value in options.items()}
-    return told
+        options = _without_access(
+            {**profile.sink, **CLIENT_OPTIONS, **pipeline.sink.options, **strict}
+        )
+        clients |= {f"sink {key}": value for key, value in options.items()}
+    return clients
 
 
-def _open(options: dict[str, str]) -> dict[str, str]:
+def _without_access(options: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in options.items() if not is_access(key)}
 
 
-def graph(operators: list[Told], source_partitions: int) -> list[Told]:
-    """Gather the operators of a plan into stages: what lies between two shuffles runs as one.
+def graph(operators: list[Description], source_partitions: int) -> list[Description]:
+    """Group the operators of a plan into stages, split at the shuffles.
 
-    A real-time scan does not know its partitions when it is planned; the caller does.
+    A real-time scan does not know its partitions at planning time, so the caller passes them.
 
     >>> graph([
     ...     {"id": 0, "name": "Scan", "inputs": [], "shuffle": False, "source": True,
@@ -122,9 +126,11 @@ def graph(operators: list[Told], source_partitions: int) -> list[Told]:
      {'stage': 1, 'operators': ['StateStoreSave'], 'inputs': [0], 'source': False, 'stateful': True,
       'partitions': 4}]
     """
-    stages: dict[int, Told] = {}
+    stages: dict[int, Description] = {}
     if operators:
-        _visit({one["id"]: one for one in operators}, operators[-1]["id"], None, stages)
+        _visit(
+            {operator["id"]: operator for operator in operators}, operators[-1]["id"], None, stages
+        )
     known = sum(stage["partitions"] for stage in stages.values() if stage["source"])
     for stage in stages.values():
         if stage["source"] and not known:
@@ -136,7 +142,12 @@ def graph(operators: list[Told], source_partitions: int) -> list[Told]:
     ]
 
 
-def _visit(nodes: dict[int, Told], at: int, into: Told | None, stages: dict[int, Told]) -> None:
+def _visit(
+    nodes: dict[int, Description],
+    at: int,
+    into: Description | None,
+    stages: dict[int, Description],
+) -> None:
     node = nodes[at]
     if into is None:
         into = stages[at] = {
@@ -165,6 +176,6 @@ def _visit(nodes: dict[int, Told], at: int, into: Told | None, stages: dict[int,
 
 
 def _named(name: str) -> str:
-    """Give an operator's name; what only wraps others has none."""
+    """Return an operator's name; empty for a node that only wraps others."""
     bare = name.split(" (", maxsplit=1)[0].split(" ", maxsplit=1)[0]
     return "" if bare in ("WholeStageCodegen", "InputAdapter", "WriteToDataSourceV2") else bare

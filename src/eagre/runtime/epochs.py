@@ -1,4 +1,4 @@
-"""Epochs and micro-batches as they ended: phases, rows, state."""
+"""Completed epochs and micro-batches: phases, rows, state."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
 
 
 class Epochs:
-    """Follows a query's progress; Spark reports an epoch when it is over."""
+    """Tracks a query's progress; Spark reports an epoch when it ends."""
 
     def __init__(self) -> None:
-        self._told = -1
+        self._reported = -1
 
     def new(self, query: StreamingQuery, last: StreamingQueryProgress) -> list[dict[str, Any]]:
-        """Give the epochs that ended since the last question, the oldest first."""
-        if last.batchId == self._told:
+        """Return the epochs that ended since the last call, oldest first."""
+        if last.batchId == self._reported:
             return []
-        between = [last]
-        if self._told >= 0 and last.batchId > self._told + 1:
-            between = list(query.recentProgress)
-        found = {one.batchId: one for one in between if one.batchId > self._told}
-        self._told = last.batchId
-        return [described(one) for one in found.values() if "addBatch" in one.durationMs]
+        recent = [last]
+        if self._reported >= 0 and last.batchId > self._reported + 1:
+            recent = list(query.recentProgress)
+        unreported = {p.batchId: p for p in recent if p.batchId > self._reported}
+        self._reported = last.batchId
+        return [described(p) for p in unreported.values() if "addBatch" in p.durationMs]
 
 
 def described(progress: StreamingQueryProgress) -> dict[str, Any]:
-    """Say what an epoch was: times in seconds since 1970, phases in milliseconds."""
+    """Describe an epoch: times in seconds since 1970, phases in milliseconds."""
     began = datetime.fromisoformat(progress.timestamp).timestamp()
     phases = {name: int(ms) for name, ms in progress.durationMs.items()}
     operators = progress.stateOperators
@@ -41,12 +41,12 @@ def described(progress: StreamingQueryProgress) -> dict[str, Any]:
         "phases": phases,
         "state": {
             "operators": len(operators),
-            "keys": sum(one.numRowsTotal for one in operators),
-            "changed": sum(one.numRowsUpdated for one in operators),
-            "memory_bytes": sum(one.memoryUsedBytes for one in operators),
+            "keys": sum(operator.numRowsTotal for operator in operators),
+            "changed": sum(operator.numRowsUpdated for operator in operators),
+            "memory_bytes": sum(operator.memoryUsedBytes for operator in operators),
             "disk_bytes": sum(
-                int(one.customMetrics.get("rocksdbSstFileSize") or 0) for one in operators
+                int(operator.customMetrics.get("rocksdbSstFileSize") or 0) for operator in operators
             ),
-            "commit_ms": sum(one.commitTimeMs for one in operators),
+            "commit_ms": sum(operator.commitTimeMs for operator in operators),
         },
     }

@@ -1,4 +1,4 @@
-"""The parent as the Spark child sees it: events go there, orders come from there."""
+"""The Spark child's connection to its parent: sends events, receives commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 @dataclass
 class Parent:
-    """The other end: events go there, orders come from there."""
+    """Sends events to the parent process and receives its commands."""
 
     events: TextIO
     orders: Queue[str] = field(default_factory=Queue)
@@ -27,11 +27,11 @@ class Parent:
         self.events.flush()
 
     def say(self, text: str) -> None:
-        """Report something for people."""
+        """Report a message for the user."""
         self.tell("note", text=text)
 
     def listen(self) -> None:
-        """Take orders in the background until standard input ends; then end everything."""
+        """Receive commands in the background; when standard input ends, kill the process group."""
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -44,12 +44,12 @@ class Parent:
 
 
 class Relay(logging.Handler):
-    """Sends the package's own warnings to the parent, so that people see them."""
+    """Forwards warnings of this package to the parent, which shows them to the user."""
 
     def __init__(self, parent: Parent) -> None:
         super().__init__(logging.WARNING)
         self._parent = parent
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one."""
+        """Forward a warning."""
         self._parent.say(record.getMessage())

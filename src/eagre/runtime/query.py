@@ -1,4 +1,4 @@
-"""A query in the Spark child: it is started, reports every second, and ends or fails."""
+"""Runs a query in the Spark child: starts it and reports every second until it ends or fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from eagre.commit.schedule import CLOSE_SECONDS, EPOCHS, STATE_SETTINGS, CommitSchedule
 from eagre.config import interval_ms
 from eagre.delivery import Outputs, Quarantine, begin
-from eagre.delivery.quarantine import DEATHS
+from eagre.delivery.quarantine import CRASHES
 from eagre.errors import BrokerError, EagreError, PipelineFailed
 from eagre.jvm import gateway
 from eagre.pipeline import Pipeline, started, trigger
@@ -39,12 +39,12 @@ BROKEN_STATE = re.compile(
     "CANNOT_LOAD_STATE_STORE|CHECKPOINT_FILE_CHECKSUM|STATE_STORE_ROW_CHECKSUM"
 )
 LARGE_LAG = 1_000
-"""Records of lag at the start from which the run says that it is catching up, and when it has."""
+"""From this lag at the start, the run reports that it is catching up, and when it has."""
 
 
 @dataclass
 class Run:
-    """A query from its start to its end."""
+    """One execution of a query, from start to end."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -57,49 +57,49 @@ class Run:
     outputs: Outputs | None = None
     query: StreamingQuery | None = None
     schedule: CommitSchedule | None = None
-    _silent: bool = False
-    _drawn: bool = False
+    _unreachable: bool = False
+    _graph_reported: bool = False
     _epochs: Epochs = field(default_factory=Epochs)
 
     @cached_property
     def quarantine(self) -> Quarantine:
-        """The records that killed their task before."""
+        """The records that crashed their task in earlier runs."""
         return Quarantine(self.checkpoint.path)
 
     def failed(self, error: Exception) -> PipelineFailed:
-        """Describe a failure: Spark refused the query before it ran, or it failed as it ran."""
+        """Describe a failure: Spark rejected the query, or the query failed while running."""
         reason = gateway.reason(error)
         if NO_SPACE in str(error):
-            return disk_full(f"{self.checkpoint.path} or Spark's work")
+            return disk_full(f"{self.checkpoint.path} or Spark's temporary files")
         if BROKEN_STATE.search(str(error)):
             return PipelineFailed(
                 "STATE_BROKEN",
                 f"the state in checkpoint {self.checkpoint.path} cannot be read: {reason}",
-                hint="restore the folder from a copy, or start from scratch with "
+                hint="restore the folder from a backup, or start from scratch with "
                 f"`eagre checkpoint reset {self.checkpoint.path}`.",
             )
         if self.query is None or not gateway.has_run(self.spark, self.query):
             return PipelineFailed(
-                "QUERY_REFUSED", f"Spark refuses {self.pipeline.name!r}: {reason}"
+                "QUERY_REFUSED", f"Spark rejected {self.pipeline.name!r}: {reason}"
             )
         self._blame()
         return PipelineFailed("QUERY_FAILED", f"pipeline {self.pipeline.name!r} failed: {reason}")
 
     def _blame(self) -> None:
-        """Note the records that tasks failed at; after two failures they are skipped."""
+        """Count the records that crashed a task; after two crashes they are skipped."""
         for topic, partition, offset in self.quarantine.blame(
             gateway.suspects(self.spark, self.pipeline.name)
         ):
             self.parent.say(
-                f"record {topic}/{partition}/{offset} failed {DEATHS} times: from now on it is "
+                f"record {topic}/{partition}/{offset} crashed its task {CRASHES} times: it is now "
                 "skipped and goes to the dead letters"
             )
 
     def start(self, brokers: str | None) -> StreamingQuery:
-        """Build and start the query; errors of the user's function name its line."""
+        """Build and start the query; an error in the user's function names its line."""
         replay_filter, sink = None, self.pipeline.exactly_once
         if sink and self.resolved.outputs:
-            self.parent.tell("phase", text="fencing off the run before")
+            self.parent.tell("phase", text="fencing the previous run")
             self.outputs = Outputs(
                 self.pipeline.sources, sink, self.resolved.topics, self.resolved.outputs, brokers
             )
@@ -144,7 +144,7 @@ class Run:
         return query
 
     def _supported_commits(self, writer: DataStreamWriter) -> str:
-        """Tell which mid-epoch commits the query supports; empty where Spark's epochs remain."""
+        """Return the kind of mid-epoch commits the query supports; empty if it supports none."""
         topics = [topic for source in self.pipeline.sources for topic in source.topics]
         possible = (
             self.spec.mode == "real-time"
@@ -160,24 +160,24 @@ class Run:
             self._every_ms() / 1000,
             self.resolved.position,
             self.delivery_log,
-            self._ends,
+            self._output_ends,
         )
 
-    def _ends(self) -> Offsets:
-        """Where the output of exactly once ends now."""
+    def _output_ends(self) -> Offsets:
+        """Return the current end offsets of an exactly-once output."""
         return {**self.outputs.results(), **self.outputs.dead_letters()} if self.outputs else {}
 
     def until_end(self, query: StreamingQuery) -> bool:
-        """Report every second until the query ends, by itself or after an order to drain.
+        """Report every second until the query ends by itself or is drained.
 
         Returns:
-            Whether it must be restarted: a source has more partitions than it began with, or
-            the epoch has become long.
+            Whether to restart the query: a source has gained partitions, or the epoch has become
+            too long.
         """
         backlog = self.resolved.lag(self.pipeline.sources)
         catching_up = backlog >= LARGE_LAG
         if catching_up:
-            self.parent.say(f"catching up: {backlog:,} records wait in the source")
+            self.parent.say(f"catching up: {backlog:,} records are waiting in the source")
         drained = False
         watchdog = Watchdog(self.resolved.topics, self.resolved.sources, self.parent.tell)
         while not self._over(query):
@@ -199,7 +199,7 @@ class Run:
             self.parent.tell(
                 "status", lag=lag, written=written, epochs=epochs, late=late, vitals=jvm
             )
-            watchdog.look(written, vitals.consumed, lags, silent=self._silent)
+            watchdog.observe(written, vitals.consumed, lags, unreachable=self._unreachable)
             if catching_up and lag is not None and lag < LARGE_LAG:
                 catching_up = False
                 self.parent.say(self._caught_up(backlog))
@@ -211,7 +211,7 @@ class Run:
         return False
 
     def _drain(self, query: StreamingQuery) -> None:
-        """Process and commit the rows in flight, then end the query."""
+        """Process and commit the rows in flight, then stop the query."""
         if self.schedule:
             self.parent.tell("draining", within_ms=int(CLOSE_SECONDS * 1000))
             self._close(query)
@@ -220,7 +220,7 @@ class Run:
             gateway.drain(self.spark, query)
 
     def _close(self, query: StreamingQuery) -> None:
-        """End a query with mid-epoch commits after a last one."""
+        """Write a last mid-epoch commit, then stop the query."""
         if self.schedule and not self.schedule.close():
             self.parent.say("delivery of the last results is unconfirmed; duplicates are possible")
         query.stop()
@@ -229,13 +229,13 @@ class Run:
         self.checkpoint.adopt()
 
     def _epochs_done(self, progress: StreamingQueryProgress | None) -> int:
-        """How many commits there are, mid-epoch ones included."""
+        """Count the commits, including mid-epoch commits."""
         if self.schedule:
             return self.resolved.resumed + 1 + self.schedule.commits
         return progress.batchId + 1 if progress else 0
 
     def _over(self, query: StreamingQuery) -> bool:
-        """Wait a second for the end; in one call, since the stream needs the cores."""
+        """Wait up to a second for the query to end, in one call that uses no CPU."""
         query.awaitTermination(STATUS_SECONDS)
         over = gateway.ended(self.spark, query)
         failure = query.exception() if over else None
@@ -251,7 +251,7 @@ class Run:
         return interval_ms(self.spec.every or self.pipeline.default_every(self.spec.mode) or "0 ms")
 
     def _vitals(self) -> gateway.Vitals:
-        """How the JVM fares; of its consumers only those of the sources count."""
+        """Read the metrics of the JVM, with only the consumers of the sources."""
         vitals = gateway.vitals(self.spark)
         sources = self.resolved.sources
         lag = {
@@ -260,32 +260,32 @@ class Run:
         return replace(vitals, lag=lag)
 
     def _report(self, query: StreamingQuery, progress: StreamingQueryProgress | None) -> None:
-        """Tell which epochs ended, and once what runs."""
-        if not self._drawn:
+        """Report the epochs that ended, and once the stages of the plan."""
+        if not self._graph_reported:
             plan = gateway.physical_plan(self.spark, query)
             stages = graph(plan, self.resolved.source_partitions)
             if stages:
-                self._drawn = True
+                self._graph_reported = True
                 self.parent.tell("graph", stages=stages)
         for epoch in self._epochs.new(query, progress) if progress else ():
             self.parent.tell("epoch", **epoch)
-        committed = self._look_after_commits()
+        committed = self._commit_if_due()
         if committed:
             self.parent.tell("epoch", batch=self._epochs_done(progress) - 1, **committed)
 
-    def _look_after_commits(self) -> dict[str, Any] | None:
-        """Commit on schedule, while the brokers answer and the sources are not paused."""
-        if not self.schedule or self._silent or self.parent.draining.is_set():
+    def _commit_if_due(self) -> dict[str, Any] | None:
+        """Commit on schedule, unless the brokers do not respond or the query is draining."""
+        if not self.schedule or self._unreachable or self.parent.draining.is_set():
             return None
         try:
-            return self.schedule.look()
+            return self.schedule.step()
         except BrokerError:
             return None
 
     def _lag(
         self, progress: StreamingQueryProgress | None, lags: dict[tuple[str, int], int]
     ) -> int | None:
-        """Records not yet read: from this JVM's consumers, or from Spark's last progress."""
+        """Return the lag, from this JVM's consumers or from Spark's last progress."""
         if len(lags) >= self.resolved.source_partitions:
             return sum(lags.values())
         if not progress:
@@ -301,16 +301,17 @@ class Run:
             ends = self.resolved.outputs.ends(sink.topics)
             self._take_snapshot(batch, ends)
         except EagreError:
-            self._silent = True
+            self._unreachable = True
             return None
-        self._silent = False
+        self._unreachable = False
         return sum(end for partitions in ends.values() for end in partitions.values())
 
     def _take_snapshot(self, batch: int, results: Offsets) -> None:
-        """Record where the output ends, once for each epoch.
+        """Record an output snapshot, once per epoch.
 
-        Only while the batch is the last one committed: then the ends were read in time. And only
-        once the run has passed what earlier runs delivered.
+        Only while the batch is still the last committed one, because only then were the end
+        offsets read in time. And only after the run has passed everything that earlier runs
+        delivered.
         """
         if not self.delivery_log or not self.outputs:
             return
@@ -324,9 +325,9 @@ class Run:
 
 
 def disk_full(where: str) -> PipelineFailed:
-    """Describe the failure of a write that had no room."""
+    """Describe a write that failed because the disk is full."""
     return PipelineFailed(
         "DISK_FULL",
         f"there is no space left for {where}.",
-        hint="make room: the next start continues from the last commit, and nothing is lost.",
+        hint="free some space: the next start continues from the last commit, and nothing is lost.",
     )

@@ -1,4 +1,4 @@
-"""What is decided before a query starts: its topics, its checkpoint, where it begins."""
+"""Resolves what a query needs before it starts: topics, checkpoint and starting offsets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ResolvedRun:
-    """What was decided before the query starts.
+    """Topics, checkpoint and starting offsets of a query.
 
     Attributes:
         topics: The topics of the sources' cluster.
-        outputs: The topics of the sink's cluster; None where it is a database.
-        start: Where a fresh checkpoint begins.
+        outputs: The topics of the sink's cluster; None if the sink is a database.
+        start: Where a new checkpoint begins.
         position: The source offsets this run continues from.
         sources: The id and the number of partitions of each source topic.
         resumed: The last committed batch, or -1.
@@ -47,11 +47,11 @@ class ResolvedRun:
 
     @property
     def source_partitions(self) -> int:
-        """How many there are, over all source topics."""
+        """The number of partitions of all source topics."""
         return sum(partitions for _, partitions in self.sources.values())
 
     def lag(self, sources: tuple[Kafka, ...]) -> int:
-        """How many records wait in the source topics."""
+        """Return how many records are waiting in the source topics."""
         ends = self.topics.ends(topic for source in sources for topic in source.topics)
         return sum(
             max(0, end - self.position.get(topic, {}).get(partition, 0))
@@ -69,43 +69,43 @@ def resolve(
     start: str | None,
     say: Callable[[str], None],
 ) -> ResolvedRun:
-    """Make sure of topics and checkpoint before anything is read.
+    """Validate topics and checkpoint before anything is read.
 
     Raises:
-        EagreError: The cluster does not answer, a topic is missing and may not be created, or the
-            checkpoint is broken or belongs to something else.
+        EagreError: The cluster does not respond, a topic is missing and may not be created, or the
+            checkpoint is broken or belongs to another pipeline, cluster or topic.
     """
     topics = Topics(_one_cluster(pipeline, brokers))
     checkpoint.adopt()
     batch, committed = checkpoint.committed()
-    sources = _existing(topics, pipeline.sources, say)
+    sources = _ensure_topics(topics, pipeline.sources, say)
     outputs = None
     if isinstance(pipeline.sink, Kafka):
         outputs = Topics(pipeline.sink.client(brokers))
-        _existing(outputs, (pipeline.sink,), say)
+        _ensure_topics(outputs, (pipeline.sink,), say)
     fresh = checkpoint.binding() is None
     begin: Offsets = {}
     for source in pipeline.sources if fresh else ():
         begin |= _begin(topics, source, mode, start)
-    now = Binding(
+    binding = Binding(
         pipeline.name,
         topics.cluster_id(),
         {name: topic.id for name, topic in sources.items()},
         begin,
     )
     if start and (batch >= 0 or not fresh):
-        say(f"--from {start} is ignored: checkpoint {checkpoint.path} says where to continue")
+        say(f"--from {start} is ignored: checkpoint {checkpoint.path} determines where to continue")
     if fresh and batch >= 0:
         _require_plausible(checkpoint, committed, topics)
         say(
-            f"checkpoint {checkpoint.path} was made without eagre run; it is bound to this "
-            "pipeline from now on"
+            f"checkpoint {checkpoint.path} was created without eagre run; it is now bound to this "
+            "pipeline"
         )
-    binding = checkpoint.bind(now)
+    binding = checkpoint.bind(binding)
     return ResolvedRun(
         topics=topics,
         outputs=outputs,
-        start=_grown(binding.start, sources),
+        start=_with_new_partitions(binding.start, sources),
         position=committed or binding.start,
         sources={name: (topic.id, topic.partitions) for name, topic in sources.items()},
         resumed=batch,
@@ -113,14 +113,14 @@ def resolve(
 
 
 def _require_plausible(checkpoint: Checkpoint, committed: Offsets, topics: Topics) -> None:
-    """Refuse an unbound checkpoint whose offsets the topics have not reached."""
+    """Reject an unbound checkpoint whose offsets are beyond the ends of the topics."""
     for name, ends in topics.ends(committed).items():
-        ahead = [p for p, offset in committed[name].items() if offset > ends.get(p, 0)]
-        if ahead:
+        beyond = [p for p, offset in committed[name].items() if offset > ends.get(p, 0)]
+        if beyond:
             raise CheckpointError(
                 "CHECKPOINT_OTHER_TOPIC",
-                f"checkpoint {checkpoint.path} is at offset {committed[name][ahead[0]]} of "
-                f"{name}/{ahead[0]}, which ends at {ends.get(ahead[0], 0)}; it was made against "
+                f"checkpoint {checkpoint.path} is at offset {committed[name][beyond[0]]} of "
+                f"{name}/{beyond[0]}, which ends at {ends.get(beyond[0], 0)}; it was created with "
                 "another topic or cluster.",
                 hint=f"start from scratch with `eagre checkpoint reset {checkpoint.path}`.",
             )
@@ -138,40 +138,40 @@ def _one_cluster(pipeline: Pipeline, brokers: str | None) -> Client:
     return pipeline.sources[0].client(brokers)
 
 
-def _existing(
-    topics: Topics, ends: tuple[Kafka, ...], say: Callable[[str], None]
+def _ensure_topics(
+    topics: Topics, endpoints: tuple[Kafka, ...], say: Callable[[str], None]
 ) -> dict[str, Topic]:
-    found = topics.describe(name for end in ends for name in end.topics)
-    for end in ends:
-        for name in end.topics:
-            if name not in found:
-                _create(topics, end, name)
-                say(f"created topic {name!r} with {counted(end.partitions, 'partition')}")
-    return topics.describe(name for end in ends for name in end.topics)
+    existing = topics.describe(name for endpoint in endpoints for name in endpoint.topics)
+    for endpoint in endpoints:
+        for name in endpoint.topics:
+            if name not in existing:
+                _create(topics, endpoint, name)
+                say(f"created topic {name!r} with {counted(endpoint.partitions, 'partition')}")
+    return topics.describe(name for endpoint in endpoints for name in endpoint.topics)
 
 
-def _create(topics: Topics, end: Kafka, name: str) -> None:
-    if not end.create:
+def _create(topics: Topics, endpoint: Kafka, name: str) -> None:
+    if not endpoint.create:
         raise BrokerError(
             "TOPIC_NOT_FOUND",
             f"topic {name!r} does not exist on {topics.brokers} and may not be created "
             "(create=False).",
-            hint=f"`eagre topic create {name} --brokers {topics.brokers}` makes it.",
+            hint=f"`eagre topic create {name} --brokers {topics.brokers}` creates it.",
         )
-    topics.create(name, end.partitions)
+    topics.create(name, endpoint.partitions)
 
 
 def _begin(topics: Topics, source: Kafka, mode: Mode, start: str | None) -> Offsets:
-    wanted = start or source.starting or ("earliest" if mode == "available-now" else "latest")
-    if wanted == "earliest":
+    position = start or source.starting or ("earliest" if mode == "available-now" else "latest")
+    if position == "earliest":
         return topics.begins(source.topics)
-    if wanted == "latest":
+    if position == "latest":
         return topics.ends(source.topics)
-    return topics.at(source.topics, timestamp_ms(wanted))
+    return topics.at(source.topics, timestamp_ms(position))
 
 
-def _grown(start: Offsets, sources: dict[str, Topic]) -> Offsets:
-    """Add partitions that a topic got later: they are read from the beginning."""
+def _with_new_partitions(start: Offsets, sources: dict[str, Topic]) -> Offsets:
+    """Add partitions that a topic gained later; they are read from the beginning."""
     return {
         name: {p: start.get(name, {}).get(p, 0) for p in range(topic.partitions)}
         for name, topic in sources.items()

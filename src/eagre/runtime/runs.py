@@ -1,4 +1,4 @@
-"""Which pipelines run on this machine: one small file for each run, stale ones removed."""
+"""The registry of runs on this machine: one small file per run; stale files are removed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WRITE_SECONDS = 1
-KEPT = 30
-"""How many epochs, stalls, starts and notes are kept."""
+RETAINED = 30
+"""How many epochs, stalls, starts and notes a status retains."""
 
 
 @dataclass
@@ -29,25 +29,25 @@ class PipelineStatus:
 
     Attributes:
         name: The pipeline.
-        phase: ``starting``, ``running``, ``stalled``, ``draining``, ``waiting`` (to start again),
+        phase: ``starting``, ``running``, ``stalled``, ``draining``, ``waiting`` (to restart),
             ``ended`` or ``failed``.
         mode: Real time, micro-batch or available-now.
         checkpoint: Its folder.
-        since: When the phase began, in seconds since 1970.
+        since: When the phase started, in seconds since 1970.
         lag: Records not yet read.
-        written: Where the output ends, over all partitions.
-        late: Rows that came too late for an operator, since its last start.
+        written: The sum of the output's end offsets.
+        late: Rows that arrived too late for an operator, since the last start.
         commits: Epochs or batches committed.
-        restarts: How often it was started again.
-        failure: Why it last failed, in a sentence.
-        reason: Why it is stalled or waits; what it does while it starts.
+        restarts: How often the pipeline was restarted.
+        failure: The reason for the last failure, in a sentence.
+        reason: Why the pipeline is stalled or waiting, or the current step of its start.
         every_ms: The epoch in real time, the trigger in micro-batch.
-        about: What it is made of and where: ``runtime.about`` has the fields.
-        vitals: How its JVM fares; empty before the first second.
-        epochs: The last epochs or batches with their phases, the newest last.
-        runs: When it began to run, each time, in seconds since 1970.
-        stalls: When it stood still: beginning, end (0 while it does) and reason.
-        notes: What it last told, with the time.
+        about: Its sources, sink and settings: ``runtime.description.about`` lists the fields.
+        vitals: Metrics of its JVM; empty before the first second.
+        epochs: The last epochs or batches with their phases, newest last.
+        runs: When each of its runs started, in seconds since 1970.
+        stalls: When it stalled: start, end (0 while it lasts) and reason.
+        notes: Its last messages, with their times.
     """
 
     name: str
@@ -71,62 +71,62 @@ class PipelineStatus:
     notes: list[list[Any]] = field(default_factory=list)
 
     def enter(self, phase: str, reason: str = "") -> None:
-        """Go to a phase."""
+        """Enter a phase."""
         if phase != self.phase:
             self.since = time.time()
         if phase == "stalled":
-            self.stalls = [*self.stalls, [self.since, 0, reason]][-KEPT:]
+            self.stalls = [*self.stalls, [self.since, 0, reason]][-RETAINED:]
         elif self.stalls and not self.stalls[-1][1]:
             self.stalls[-1][1] = time.time()
         if phase == "running" and self.phase != "stalled":
-            self.runs = [*self.runs, self.since][-KEPT:]
+            self.runs = [*self.runs, self.since][-RETAINED:]
         self.phase, self.reason = phase, reason
 
-    def hear(self, event: dict[str, Any]) -> None:
-        """Keep what an event of the Spark child tells."""
-        hear = getattr(self, f"_hear_{event['event']}", None)
-        if hear:
-            hear(event)
+    def update(self, event: dict[str, Any]) -> None:
+        """Update the status from an event of the Spark child."""
+        handle = getattr(self, f"_on_{event['event']}", None)
+        if handle:
+            handle(event)
 
-    def _hear_running(self, event: dict[str, Any]) -> None:
+    def _on_running(self, event: dict[str, Any]) -> None:
         self.mode, self.checkpoint = event["mode"], event["checkpoint"]
         self.every_ms = event["every_ms"]
         self.about = {**self.about, **event["about"]}
         self.enter("running")
 
-    def _hear_graph(self, event: dict[str, Any]) -> None:
+    def _on_graph(self, event: dict[str, Any]) -> None:
         self.about = {**self.about, "stages": event["stages"]}
 
-    def _hear_status(self, event: dict[str, Any]) -> None:
+    def _on_status(self, event: dict[str, Any]) -> None:
         self.lag, self.written, self.late = event["lag"], event["written"], event["late"]
         self.commits, self.vitals = event["epochs"], event["vitals"]
 
-    def _hear_epoch(self, event: dict[str, Any]) -> None:
-        told = {key: value for key, value in event.items() if key != "event"}
-        self.epochs = [*self.epochs, told][-KEPT:]
+    def _on_epoch(self, event: dict[str, Any]) -> None:
+        epoch = {key: value for key, value in event.items() if key != "event"}
+        self.epochs = [*self.epochs, epoch][-RETAINED:]
 
-    def _hear_phase(self, event: dict[str, Any]) -> None:
+    def _on_phase(self, event: dict[str, Any]) -> None:
         if self.phase == "starting":
             self.reason = event["text"]
 
-    def _hear_note(self, event: dict[str, Any]) -> None:
-        self._keep(event["text"])
+    def _on_note(self, event: dict[str, Any]) -> None:
+        self._add_note(event["text"])
 
-    def _hear_stalled(self, event: dict[str, Any]) -> None:
+    def _on_stalled(self, event: dict[str, Any]) -> None:
         self.enter("stalled", event["reason"])
 
-    def _hear_flows(self, _: dict[str, Any]) -> None:
+    def _on_flows(self, _: dict[str, Any]) -> None:
         self.enter("running")
 
-    def _hear_draining(self, _: dict[str, Any]) -> None:
+    def _on_draining(self, _: dict[str, Any]) -> None:
         self.enter("draining")
 
-    def _hear_restarting(self, event: dict[str, Any]) -> None:
-        self.enter("waiting", f"starts again {event['when']}")
-        self._keep(event["reason"])
+    def _on_restarting(self, event: dict[str, Any]) -> None:
+        self.enter("waiting", f"restarts {event['when']}")
+        self._add_note(event["reason"])
 
-    def _keep(self, text: str) -> None:
-        self.notes = [*self.notes, [time.time(), text]][-KEPT:]
+    def _add_note(self, text: str) -> None:
+        self.notes = [*self.notes, [time.time(), text]][-RETAINED:]
 
 
 @dataclass
@@ -134,10 +134,10 @@ class RunStatus:
     """A run and its pipelines.
 
     Attributes:
-        pid: Its process.
-        born: When that began, in seconds since 1970.
-        app: The file.
-        page: The address of its page, without the token.
+        pid: The id of its process.
+        born: When that process started, in seconds since 1970.
+        app: The app file.
+        page: The address of its dashboard, without the token.
         pipelines: By name.
     """
 
@@ -148,42 +148,42 @@ class RunStatus:
     pipelines: dict[str, PipelineStatus] = field(default_factory=dict)
 
     @classmethod
-    def own(cls, app: str) -> RunStatus:
-        """Begin the status of this process."""
+    def of_this_process(cls, app: str) -> RunStatus:
+        """Create the status of this process."""
         pid = os.getpid()
         return cls(pid, born(pid) or time.time(), app)
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether its process is still running."""
         return same_process(self.pid, self.born)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the status as JSON-serializable entries."""
         return asdict(self)
 
 
 class Register:
-    """Keeps the file of this process up to date; written at most once a second."""
+    """Maintains the status file of this process; writes it at most once a second."""
 
     def __init__(self, app: str) -> None:
-        self.status = RunStatus.own(app)
+        self.status = RunStatus.of_this_process(app)
         self._written = 0.0
         self._path = _folder() / f"{self.status.pid}.json"
 
     def pipeline(self, name: str) -> PipelineStatus:
-        """Give a pipeline's status, to be changed."""
+        """Return a pipeline's status, which the caller may change."""
         return self.status.pipelines.setdefault(name, PipelineStatus(name))
 
     def rename(self, before: str, name: str) -> None:
-        """Call a pipeline by its name, as soon as that is known."""
+        """Rename a pipeline when its real name becomes known."""
         if before != name and before in self.status.pipelines:
-            one = self.status.pipelines.pop(before)
-            one.name = name
-            self.status.pipelines.setdefault(name, one)
+            pipeline = self.status.pipelines.pop(before)
+            pipeline.name = name
+            self.status.pipelines.setdefault(name, pipeline)
 
     def write(self, *, now: bool = False) -> None:
-        """Write the file, unless it was just written; a run goes on where that fails."""
+        """Write the file unless it was just written; a failure does not stop the run."""
         if not now and time.monotonic() - self._written < WRITE_SECONDS:
             return
         self._written = time.monotonic()
@@ -196,33 +196,33 @@ class Register:
 
 
 def running() -> list[RunStatus]:
-    """List the runs of this user, and forget those that ended without a word."""
+    """List the runs of this user, and remove those that exited unexpectedly."""
     return living(_folder(), _read)
 
 
 def find(name: str) -> RunStatus:
-    """Give the run of a pipeline.
+    """Return the run of a pipeline.
 
     Raises:
-        PipelineFailed: None runs under that name, or several do.
+        PipelineFailed: No run or several runs have a pipeline of that name.
     """
     runs = running()
-    fit = [run for run in runs if name in run.pipelines]
-    if len(fit) == 1:
-        return fit[0]
+    matches = [run for run in runs if name in run.pipelines]
+    if len(matches) == 1:
+        return matches[0]
     names = ", ".join(sorted(n for run in runs for n in run.pipelines)) or "none"
     raise PipelineFailed(
-        "PIPELINE_NOT_RUNNING" if not fit else "SEVERAL_RUNS",
-        f"no pipeline {name!r} is running; these are: {names}."
-        if not fit
+        "PIPELINE_NOT_RUNNING" if not matches else "SEVERAL_RUNS",
+        f"no pipeline {name!r} is running; running pipelines: {names}."
+        if not matches
         else f"several runs have a pipeline {name!r}: processes "
-        f"{', '.join(str(run.pid) for run in fit)}.",
-        hint="see `eagre status`." if not fit else "end one with `kill PID`, which drains it.",
+        f"{', '.join(str(run.pid) for run in matches)}.",
+        hint="see `eagre status`." if not matches else "stop one with `kill PID`, which drains it.",
     )
 
 
 def end(run: RunStatus, *, at_once: bool) -> None:
-    """Drain a run, or end it at once."""
+    """Drain a run, or kill it immediately."""
     os.kill(run.pid, signal.SIGTERM)
     if at_once:
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""What a run is asked to do, as the parent tells it to the Spark child."""
+"""The specification of a run, which the parent sends to the Spark child."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One pipeline's run. It reaches the child by a pipe, never by its command line.
+    """One pipeline's run. The child gets it through a pipe, never on its command line.
 
     Attributes:
         app: The app file.
         pipeline: The pipeline's name; None for the first in the file.
-        mode: The mode.
+        mode: Real time, micro-batch or available-now.
         every: The epoch in real time, the trigger in micro-batch.
-        brokers: The cluster; None for each topic's own.
+        brokers: The cluster; None if each topic names its own.
         master: Spark's master; None for a local one.
-        checkpoint: The folder given on the command line; None for the project's own.
+        checkpoint: The folder from the command line; None for the project's default.
         start: Where a fresh checkpoint begins: earliest, latest or a time.
-        settings: More Spark settings.
-        check: Whether to refuse a start that the check advises against.
+        settings: Additional Spark settings.
+        check: Whether to run the check, and not start on an error.
     """
 
     app: str
@@ -47,24 +47,24 @@ class RunSpec:
         trigger(self.mode, self.every)
 
     def checkpoint_folder(self, pipeline: str, *, several: bool) -> Path:
-        """Where this pipeline's checkpoint is; DIR/NAME where a file holds several."""
+        """Return this pipeline's checkpoint folder: DIR/NAME if the file defines several."""
         if self.checkpoint is None:
             return project_dir() / "checkpoints" / pipeline
         return Path(self.checkpoint) / pipeline if several else Path(self.checkpoint)
 
     def load(self) -> App:
-        """Give the app this run is of."""
+        """Return the app of this run."""
         return App(Path(self.app), self.pipeline)
 
     def of(self, pipeline: str) -> RunSpec:
-        """Give the same run for another pipeline of the file."""
+        """Return the same run for another pipeline of the file."""
         return replace(self, pipeline=pipeline)
 
     def to_json(self) -> str:
-        """Write it as one line."""
+        """Serialize the run as one line."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> RunSpec:
-        """Read it back."""
+        """Deserialize a run."""
         return cls(**json.loads(text))

@@ -1,4 +1,4 @@
-"""The parent: it owns the Spark children of a run and speaks for them."""
+"""The parent process: starts, monitors and restarts the Spark children of a run."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ NON_RETRYABLE = frozenset(
         "KEY_NOT_ALIGNED",
     }
 )
-"""Failures that a new start would only meet again."""
+"""Permanent failures: a restart would fail in the same way."""
 
 
 class SparkChild:
-    """One Spark process group: started, heard, told to drain, and ended without a trace."""
+    """One Spark process group: starts it, reads its events, drains it, and cleans up after it."""
 
     def __init__(
         self,
         spec: RunSpec,
         name: str,
-        heard: Callable[[SparkChild, Event], None],
+        on_event: Callable[[SparkChild, Event], None],
         logs: Path | None = None,
     ) -> None:
         self.spec = spec
@@ -77,11 +77,11 @@ class SparkChild:
         self.tell(spec.to_json())
         events = os.fdopen(reader)
         self._gone = False
-        self._reader = threading.Thread(target=self._read, args=(events, heard), daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(events, on_event), daemon=True)
         self._reader.start()
 
     def tell(self, line: str) -> None:
-        """Send an order; a child that is gone hears nothing."""
+        """Send a command; does nothing if the child has exited."""
         stdin: IO[bytes] | None = self._process.stdin
         if stdin:
             with contextlib.suppress(BrokenPipeError):
@@ -89,15 +89,15 @@ class SparkChild:
                 stdin.flush()
 
     def drain(self) -> None:
-        """Let the epoch end and commit, then end."""
+        """Tell the child to commit and then exit."""
         self.tell("drain")
 
     def kill(self) -> None:
-        """End the whole process group at once."""
+        """Kill the whole process group."""
         self._group_gone()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end of the child, and of whatever it started."""
+        """Wait until the child and all processes it started have exited."""
         code = self._process.wait(timeout)
         with contextlib.suppress(TimeoutError):
             wait_until(self._group_gone, END_SECONDS, "")
@@ -108,39 +108,39 @@ class SparkChild:
         return code
 
     def _group_gone(self) -> bool:
-        """End what is left of the group, and tell whether nothing was.
+        """Kill the remaining processes of the group; return whether none is left.
 
-        A zombie is nothing: where the first process of a container reaps none, it stays for good.
+        Zombies do not count: if the init process of a container reaps none, they stay forever.
         """
         try:
             if not self._gone:
                 os.killpg(self._process.pid, signal.SIGKILL)
-                self._gone = not _lives(self._process.pid)
+                self._gone = not _is_alive(self._process.pid)
         except ProcessLookupError:
             self._gone = True
         return self._gone
 
-    def _read(self, events: IO[str], heard: Callable[[SparkChild, Event], None]) -> None:
+    def _read(self, events: IO[str], on_event: Callable[[SparkChild, Event], None]) -> None:
         with events:
             for line in events:
-                heard(self, json.loads(line))
-        heard(self, {"event": "gone"})
+                on_event(self, json.loads(line))
+        on_event(self, {"event": "gone"})
 
 
 @dataclass
 class Attempts:
-    """A pipeline and its children, one after the other.
+    """A pipeline and its successive Spark children.
 
     Attributes:
-        child: The one that runs, or ran last.
-        last: The last event heard of it.
-        ran: Whether the query has run since the parent began.
-        commits: How far its commits came.
+        child: The current child, or the last one.
+        last: The child's last event.
+        ran: Whether the query has run since the parent started.
+        commits: The number of its commits.
         failed: Failures in a row, without a commit between them.
-        restarts: How often it was started again, in all.
-        failure: How the last one failed.
-        due: When the next child starts, where one is to.
-        over: Whether no other child comes.
+        restarts: How often the pipeline was restarted, in total.
+        failure: The failure of the last child.
+        due: When the next child starts; None if none is planned.
+        over: Whether the pipeline has ended and will not be restarted.
     """
 
     child: SparkChild
@@ -155,16 +155,16 @@ class Attempts:
 
 
 class Supervisor:
-    """Runs every pipeline of an app, each in a Spark process of its own, again where one fails.
+    """Runs every pipeline of an app, each in its own Spark process, and restarts those that fail.
 
     Args:
         spec: What to run.
-        brokers: Gives the cluster for pipelines that name none, starting one if it must.
-        on_event: Hears each event with the pipeline's name.
-        early: Ask for the cluster at once, while Spark starts.
-        restarts: After how many failures in a row, without a commit between them, a pipeline is
-            given up; a backfill at the first.
-        page: The address of the run's page, for the register.
+        brokers: Returns the cluster for pipelines that name none, and starts one if necessary.
+        on_event: Receives each event with the pipeline's name.
+        early: Whether to request the cluster immediately, while Spark starts.
+        restarts: How many consecutive failures, without a commit between them, are tolerated; a
+            backfill tolerates none.
+        page: The address of the run's dashboard, for the register.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Supervisor:
         self._early = early
         self._restarts = 0 if spec.mode == "available-now" else restarts
         self._events: Queue[tuple[SparkChild, Event]] = Queue()
-        self._all: list[Attempts] = []
+        self._pipelines: list[Attempts] = []
         self._stopping = 0
         self._running = False
         self._failure: PipelineFailed | None = None
@@ -194,43 +194,43 @@ class Supervisor:
         """Run until every pipeline has ended.
 
         Raises:
-            PipelineFailed: One failed for good; the others were drained.
+            PipelineFailed: A pipeline failed permanently; the others were drained.
         """
         try:
             self._add(self._spec, self._spec.pipeline or Path(self._spec.app).stem)
             if self._early:
                 self._brokers()
-            while not all(one.over for one in self._all):
+            while not all(pipeline.over for pipeline in self._pipelines):
                 self._step()
         finally:
-            for one in self._all:
-                one.child.kill()
-                one.child.wait()
+            for pipeline in self._pipelines:
+                pipeline.child.kill()
+                pipeline.child.wait()
             self._register.close()
         if self._failure or self._stopping > 1:
             raise self._failure or PipelineFailed(
                 "ENDED_AT_ONCE",
-                "the run was ended without a drain; what came since the last commit is repeated at "
-                "the next start.",
+                "the run was stopped without draining; the next start processes the records since "
+                "the last commit again.",
             )
 
     def stop(self) -> None:
-        """Drain at the first call, end at once at the second. Made for a signal handler.
+        """Drain at the first call, kill at the second. Safe to call from a signal handler.
 
         Raises:
-            KeyboardInterrupt: Nothing runs yet, so there is nothing to drain.
+            KeyboardInterrupt: No query is running yet, so there is nothing to drain.
         """
         self._stopping += 1
         if not self._running:
             raise KeyboardInterrupt
-        for one in list(self._all):
+        for pipeline in list(self._pipelines):
             if self._stopping == 1:
-                one.child.drain()
+                pipeline.child.drain()
             else:
-                one.child.kill()
+                pipeline.child.kill()
 
     def _add(self, spec: RunSpec, name: str) -> None:
-        self._all.append(Attempts(self._child(spec, name)))
+        self._pipelines.append(Attempts(self._child(spec, name)))
         self._register.pipeline(name)
         self._register.write(now=True)
 
@@ -238,37 +238,37 @@ class Supervisor:
         return SparkChild(spec, name, lambda child, event: self._events.put((child, event)))
 
     def _step(self) -> None:
-        """Hear one event, or start what is due."""
-        due = [one for one in self._all if one.due is not None]
-        for one in due:
+        """Handle one event, and start the restarts that are due."""
+        due = [pipeline for pipeline in self._pipelines if pipeline.due is not None]
+        for pipeline in due:
             if self._stopping or self._failure:
-                one.due, one.over = None, True
-                self._failure = self._failure or one.failure
-            elif time.monotonic() >= (one.due or 0):
-                self._again(one)
+                pipeline.due, pipeline.over = None, True
+                self._failure = self._failure or pipeline.failure
+            elif time.monotonic() >= (pipeline.due or 0):
+                self._restart(pipeline)
         with contextlib.suppress(Empty):
-            self._hear(*self._events.get(timeout=LISTEN_SECONDS))
+            self._handle(*self._events.get(timeout=LISTEN_SECONDS))
 
-    def _hear(self, child: SparkChild, event: Event) -> None:
-        one = next(attempts for attempts in self._all if attempts.child is child)
+    def _handle(self, child: SparkChild, event: Event) -> None:
+        pipeline = next(attempts for attempts in self._pipelines if attempts.child is child)
         kind = event["event"]
         if kind == "gone":
-            self._ended(one)
+            self._ended(pipeline)
             return
-        one.last = event
+        pipeline.last = event
         if kind == "pipelines":
-            self._settle(one, event)
+            self._configure(pipeline, event)
         elif kind == "running":
-            self._running = one.ran = True
-        elif kind == "status" and event["epochs"] > one.commits:
-            one.commits, one.failed = event["epochs"], 0
-        self._note(child.name, event)
+            self._running = pipeline.ran = True
+        elif kind == "status" and event["epochs"] > pipeline.commits:
+            pipeline.commits, pipeline.failed = event["epochs"], 0
+        self._record(child.name, event)
         if kind != "failed":
             self._on_event(child.name, event)
 
-    def _settle(self, one: Attempts, event: Event) -> None:
-        """Tell a child its cluster, and start one for each further pipeline of the file."""
-        child = one.child
+    def _configure(self, pipeline: Attempts, event: Event) -> None:
+        """Send a child its cluster, and start a child for each further pipeline of the file."""
+        child = pipeline.child
         self._register.rename(child.name, event["chosen"])
         child.name = event["chosen"]
         needed = self._brokers() if event["needs_brokers"] and not self._spec.brokers else ""
@@ -277,72 +277,81 @@ class Supervisor:
             for name in event["names"][1:]:
                 self._add(self._spec.of(name), name)
 
-    def _ended(self, one: Attempts) -> None:
-        """A child is gone: that was all, or it starts again, or the run has failed."""
-        failure = self._failure_of(one)
+    def _ended(self, pipeline: Attempts) -> None:
+        """Handle the exit of a child: the pipeline has ended, is restarted, or has failed."""
+        failure = self._failure_of(pipeline)
         if failure is None:
-            one.over = True
-            self._register.pipeline(one.child.name).enter("ended")
+            pipeline.over = True
+            self._register.pipeline(pipeline.child.name).enter("ended")
             return
-        self._register.pipeline(one.child.name).failure = f"{failure.code}: {failure.problem}"
-        one.failed += 1
-        one.failure = failure
-        worth = one.ran and failure.code not in NON_RETRYABLE and one.failed <= self._restarts
-        if worth and not self._stopping and not self._failure:
-            wait = min(LONGEST_WAIT_SECONDS, 2.0 ** (one.failed - 2)) if one.failed > 1 else 0.0
-            one.due = time.monotonic() + wait
-            self._tell_restart(one, failure, wait)
+        self._register.pipeline(pipeline.child.name).failure = f"{failure.code}: {failure.problem}"
+        pipeline.failed += 1
+        pipeline.failure = failure
+        retryable = (
+            pipeline.ran and failure.code not in NON_RETRYABLE and pipeline.failed <= self._restarts
+        )
+        if retryable and not self._stopping and not self._failure:
+            wait = (
+                min(LONGEST_WAIT_SECONDS, 2.0 ** (pipeline.failed - 2))
+                if pipeline.failed > 1
+                else 0.0
+            )
+            pipeline.due = time.monotonic() + wait
+            self._report_restart(pipeline, failure, wait)
             return
-        one.over = True
+        pipeline.over = True
         self._failure = self._failure or failure
-        self._register.pipeline(one.child.name).enter("failed")
-        others = [other for other in self._all if not other.over]
+        self._register.pipeline(pipeline.child.name).enter("failed")
+        others = [other for other in self._pipelines if not other.over]
         if others:
-            self._on_event(one.child.name, {"event": "note", "text": str(failure)})
+            self._on_event(pipeline.child.name, {"event": "note", "text": str(failure)})
         for other in others:
             other.child.drain()
 
-    def _tell_restart(self, one: Attempts, failure: PipelineFailed, wait: float) -> None:
+    def _report_restart(self, pipeline: Attempts, failure: PipelineFailed, wait: float) -> None:
         event = {
             "event": "restarting",
             "reason": f"{failure.code}: {failure.problem}",
-            "when": f"in {wait:g} s" if wait else "at once",
-            "attempt": one.failed,
+            "when": f"in {wait:g} s" if wait else "immediately",
+            "attempt": pipeline.failed,
             "most": self._restarts,
         }
-        self._note(one.child.name, event)
-        self._on_event(one.child.name, event)
+        self._record(pipeline.child.name, event)
+        self._on_event(pipeline.child.name, event)
 
-    def _again(self, one: Attempts) -> None:
-        """Start a pipeline once more; it has run, so that the check has nothing to add."""
-        one.due, one.last = None, {"event": "nothing"}
-        one.restarts += 1
-        one.child.wait()
-        checked = replace(self._spec.of(one.child.name), check=False)
-        one.child = self._child(checked, one.child.name)
-        status = self._register.pipeline(one.child.name)
-        status.restarts = one.restarts
+    def _restart(self, pipeline: Attempts) -> None:
+        """Restart a pipeline, without the check: the pipeline has already run."""
+        pipeline.due, pipeline.last = None, {"event": "nothing"}
+        pipeline.restarts += 1
+        pipeline.child.wait()
+        checked = replace(self._spec.of(pipeline.child.name), check=False)
+        pipeline.child = self._child(checked, pipeline.child.name)
+        status = self._register.pipeline(pipeline.child.name)
+        status.restarts = pipeline.restarts
         status.enter("starting")
 
-    def _failure_of(self, one: Attempts) -> PipelineFailed | None:
-        """Describe how a child failed; None where it ended, or was told to."""
-        code = one.child.wait(END_SECONDS)
-        if one.last["event"] == "ended" or self._stopping > 1:
+    def _failure_of(self, pipeline: Attempts) -> PipelineFailed | None:
+        """Describe how a child failed; None if it ended normally or was stopped."""
+        code = pipeline.child.wait(END_SECONDS)
+        if pipeline.last["event"] == "ended" or self._stopping > 1:
             return None
-        if one.last["event"] == "failed":
-            return _failed(one.last, one.child)
-        problem = f"the Spark process of pipeline {one.child.name!r} ended with code {code}."
-        hint = f"its log is {one.child.log}."
-        return _failed({"code": "SPARK_ENDED", "problem": problem, "hint": hint}, one.child)
+        if pipeline.last["event"] == "failed":
+            return _failed(pipeline.last, pipeline.child)
+        problem = (
+            f"the Spark process of pipeline {pipeline.child.name!r} exited unexpectedly "
+            f"(exit code {code})."
+        )
+        hint = f"see {pipeline.child.log}."
+        return _failed({"code": "SPARK_ENDED", "problem": problem, "hint": hint}, pipeline.child)
 
-    def _note(self, name: str, event: Event) -> None:
-        """Keep what ``eagre status`` shows."""
-        self._register.pipeline(name).hear(event)
+    def _record(self, name: str, event: Event) -> None:
+        """Record an event for ``eagre status``."""
+        self._register.pipeline(name).update(event)
         self._register.write(now=event["event"] not in ("status", "epoch"))
 
 
-def _lives(group: int) -> bool:
-    """Tell whether a process group has a process that is no zombie."""
+def _is_alive(group: int) -> bool:
+    """Return whether a process group has a process that is not a zombie."""
     import psutil
 
     for pid in psutil.pids():

@@ -1,4 +1,4 @@
-"""Looks at a running query from outside: Spark says nothing until an epoch ends."""
+"""Monitors a running query from outside, because Spark reports nothing until an epoch ends."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from eagre.broker import Topics
     from eagre.broker.topics import Offsets
 
-LOOK_SECONDS = 5
+CHECK_SECONDS = 5
 STALL_SECONDS = 15
-"""Without a result while the lag grows: the query stands still."""
+"""After so long without a result while records are waiting, the query is stalled."""
 GIVE_UP_SECONDS = 120
-"""Standing still while the broker answers: only a new start can help."""
+"""After so long stalled while the brokers respond, the query is restarted."""
 
 
 @dataclass
 class Watchdog:
-    """Fed every second by the run; tells what is wrong, and when it is right again.
+    """Detects stalls and changed topics; the run calls it every second.
 
     Attributes:
         topics: The sources' cluster.
-        ids: The id and the number of partitions of each source topic, as the run began.
-        tell: Hears ``stalled`` with a reason, ``flows``, and notes.
-        grown: Whether a source has more partitions than it began with.
+        ids: The id and the number of partitions of each source topic at the start of the run.
+        tell: Receives the events ``stalled`` with a reason, ``flows``, and notes.
+        grown: Whether a source has gained partitions since the start.
     """
 
     topics: Topics
@@ -38,121 +38,126 @@ class Watchdog:
     tell: Callable[..., None]
     clock: Callable[[], float] = time.monotonic
     grown: bool = field(default=False, init=False)
-    _looked: float = field(default=0.0, init=False)
-    _moved: float | None = field(default=None, init=False)
+    _checked: float = field(default=0.0, init=False)
+    _last_progress: float | None = field(default=None, init=False)
     _seen: tuple[int | None, int] = field(default=(None, 0), init=False)
     _stalled: float | None = field(default=None, init=False)
-    _said: set[str] = field(default_factory=set, init=False)
+    _reported: set[str] = field(default_factory=set, init=False)
     _missing: set[tuple[str, int]] = field(default_factory=set, init=False)
 
-    def look(
+    def observe(
         self,
         written: int | None,
         consumed: int,
-        positions: Mapping[tuple[str, int], int],
+        lags: Mapping[tuple[str, int], int],
         *,
-        silent: bool = False,
+        unreachable: bool = False,
     ) -> None:
-        """Take a second's figures.
+        """Process the figures of one second.
 
         Args:
-            written: Where the output ends, if known.
-            consumed: How many records the consumers of this process have taken.
-            positions: How far behind each of them is; on a cluster there are none, and nothing
-                can be said of a standstill.
-            silent: Whether the output's broker does not answer.
+            written: The sum of the output's end offsets, if known.
+            consumed: How many records the consumers of this process have read.
+            lags: The lag of each consumer; empty on a cluster, where stalls are not detected.
+            unreachable: Whether the output's brokers do not respond.
 
         Raises:
-            PipelineFailed: A source topic is not what it was, or the query stands still for good.
+            PipelineFailed: A source topic was replaced, or the query is permanently stalled.
         """
-        self._flow(written, consumed, sum(positions.values()), silent=silent)
-        if self.clock() - self._looked >= LOOK_SECONDS:
-            self._looked = self.clock()
-            self._sources(positions)
+        self._check_progress(written, consumed, sum(lags.values()), unreachable=unreachable)
+        if self.clock() - self._checked >= CHECK_SECONDS:
+            self._checked = self.clock()
+            self._check_sources(lags)
 
-    def _flow(self, written: int | None, consumed: int, lag: int, *, silent: bool) -> None:
+    def _check_progress(
+        self, written: int | None, consumed: int, lag: int, *, unreachable: bool
+    ) -> None:
         now = self.clock()
-        moved = not silent and (written, consumed) != self._seen
-        if self._moved is None or moved or not (lag or silent):
+        progressed = not unreachable and (written, consumed) != self._seen
+        if self._last_progress is None or progressed or not (lag or unreachable):
             if self._stalled is not None:
                 self._stalled = None
                 self.tell("flows")
-            self._moved, self._seen = now, (written, consumed)
+            self._last_progress, self._seen = now, (written, consumed)
             return
-        if now - self._moved < STALL_SECONDS:
+        if now - self._last_progress < STALL_SECONDS:
             return
         if self._stalled is None:
             self._stalled = now
-            waiting = f"{counted(lag, 'record')} wait and nothing came out for {STALL_SECONDS} s"
-            quiet = f"no Kafka broker answers at {self.topics.brokers}"
-            self.tell("stalled", reason=quiet if silent else waiting)
-        if now - self._stalled > GIVE_UP_SECONDS and not silent:
+            waiting = f"lag is {counted(lag, 'record')} and no result for {STALL_SECONDS} s"
+            no_brokers = f"no Kafka broker answers at {self.topics.brokers}"
+            self.tell("stalled", reason=no_brokers if unreachable else waiting)
+        if now - self._stalled > GIVE_UP_SECONDS and not unreachable:
             raise PipelineFailed(
-                "STALLED", f"nothing came out for {now - self._moved:.0f} s while records wait."
+                "STALLED",
+                f"no result for {now - self._last_progress:.0f} s although records are waiting.",
             )
 
-    def _sources(self, positions: Mapping[tuple[str, int], int]) -> None:
+    def _check_sources(self, lags: Mapping[tuple[str, int], int]) -> None:
         try:
-            found = self.topics.describe(self.ids)
-            ends, begins = self.topics.ends(found), self.topics.begins(found)
+            described = self.topics.describe(self.ids)
+            ends, begins = self.topics.ends(described), self.topics.begins(described)
         except BrokerError:
             return
         for name, (id_, partitions) in self.ids.items():
-            if name not in found:
-                raise self._gone(name, "deleted")
-            if found[name].id != id_:
-                raise self._gone(name, "deleted and made anew")
-            if found[name].partitions > partitions:
+            if name not in described:
+                raise self._replaced(name, "deleted")
+            if described[name].id != id_:
+                raise self._replaced(name, "deleted and created again")
+            if described[name].partitions > partitions:
                 self.grown = True
                 self._once(
-                    f"topic {name!r} grew from {partitions} to {found[name].partitions} "
+                    f"topic {name!r} has grown from {partitions} to {described[name].partitions} "
                     "partitions; the new ones are not read yet"
                 )
-        self._unread(ends, positions)
-        self._overtaken(begins, ends, positions)
+        self._check_readers(ends, lags)
+        self._check_retention(begins, ends, lags)
 
-    def _unread(self, ends: Offsets, positions: Mapping[tuple[str, int], int]) -> None:
-        """Tell of partitions that no consumer has, where others of the topic have had one a while.
+    def _check_readers(self, ends: Offsets, lags: Mapping[tuple[str, int], int]) -> None:
+        """Report partitions without a consumer while other partitions of the topic have one.
 
-        Without enough slots Real-Time Mode leaves them out, without a word.
+        Without enough task slots, Real-Time Mode silently skips partitions.
         """
         now = set()
         for name, (_, partitions) in self.ids.items():
-            if not any(topic == name for topic, _ in positions):
+            if not any(topic == name for topic, _ in lags):
                 continue
             now |= {
                 (name, p)
                 for p in range(partitions)
-                if (name, p) not in positions and ends[name].get(p, 0) > 0
+                if (name, p) not in lags and ends[name].get(p, 0) > 0
             }
         for name, p in sorted(now & self._missing):
-            self._once(f"nobody reads {name}/{p}: the run has too few task slots, see `eagre size`")
+            self._once(
+                f"no task reads {name}/{p}: the run has too few task slots, see `eagre size`"
+            )
         self._missing = now
 
-    def _overtaken(
-        self, begins: Offsets, ends: Offsets, positions: Mapping[tuple[str, int], int]
+    def _check_retention(
+        self, begins: Offsets, ends: Offsets, lags: Mapping[tuple[str, int], int]
     ) -> None:
-        for (name, p), behind in positions.items():
+        for (name, p), lag in lags.items():
             if name not in ends or p not in ends[name]:
                 continue
-            kept = ends[name][p] - begins[name][p]
-            if behind > kept > 0:
+            retained = ends[name][p] - begins[name][p]
+            if lag > retained > 0:
                 raise PipelineFailed(
                     "RETENTION_OVERTOOK",
-                    f"{name}/{p} was cut off at offset {begins[name][p]} before it was read: "
-                    f"{counted(behind - kept, 'record')} are lost.",
-                    hint="lengthen the topic's retention; the next start goes on only with a fresh "
-                    "checkpoint or the option failOnDataLoss=false.",
+                    f"retention deleted {name}/{p} up to offset {begins[name][p]} before it was "
+                    f"read: {counted(lag - retained, 'record')} are lost.",
+                    hint="increase the topic's retention; the next start needs a new checkpoint or "
+                    "the option failOnDataLoss=false.",
                 )
 
-    def _gone(self, name: str, what: str) -> PipelineFailed:
+    def _replaced(self, name: str, what: str) -> PipelineFailed:
         return PipelineFailed(
             "TOPIC_REPLACED",
-            f"topic {name!r} was {what} while it was read.",
-            hint="its offsets mean nothing any more: start afresh with `eagre checkpoint reset`.",
+            f"topic {name!r} was {what} while the query was reading it.",
+            hint="its offsets are not valid any more: start from scratch with "
+            "`eagre checkpoint reset`.",
         )
 
     def _once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._reported:
+            self._reported.add(text)
             self.tell("note", text=text)

@@ -28,7 +28,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.streaming.TimeMode;
 
-/** What the Python package calls for commits within an epoch: whether a query can have them, and their start. */
+/** Mid-epoch commits, as called from Python: whether a query supports them, and how they start. */
 public final class CommitApi {
     private static final String SPARK = "4.3.";
     private static final List<String> WITH_STATE = List.of("spark.eagre.stateCommits", "spark.eagre.stateBookmarks");
@@ -36,9 +36,10 @@ public final class CommitApi {
     private CommitApi() {}
 
     /**
-     * Which mid-epoch commits a query over these rows supports: "rows" where each row is processed before the next is
-     * read, "pause" where the sources must pause, "state" where there is state to be written then, or none. Nothing
-     * may be computed once for each epoch, as the current time, subqueries and the watermark of an aggregate are.
+     * The kind of mid-epoch commits that a query over these rows supports: "rows" if each row is processed before the
+     * next is read, "pause" if the sources must pause, "state" if state must be written as well, or empty. The query
+     * must not compute anything once per epoch, such as the current time, subqueries, or the watermark of an
+     * aggregate.
      */
     public static String supported(Dataset<Row> rows) {
         var classic = (org.apache.spark.sql.classic.Dataset<Row>) rows;
@@ -61,7 +62,7 @@ public final class CommitApi {
         return aggregates || nodes.stream().anyMatch(node -> node instanceof TransformWithState) ? "state" : "pause";
     }
 
-    /** Whether a part of a plan has no state, or state that can be written within an epoch. */
+    /** Whether a plan node has no state, or state that can be written within an epoch. */
     private static boolean writable(LogicalPlan node) {
         if (node instanceof TransformWithState state) {
             return (Object) state.statefulProcessor() instanceof TimerDriven processor
@@ -75,12 +76,12 @@ public final class CommitApi {
                 || node instanceof LocalRelation;
     }
 
-    /** Whether tasks run in this JVM, and none is retried: a retry begins where the epoch began. */
+    /** Whether tasks run in this JVM and are not retried: a retry would start from the beginning of the epoch. */
     private static boolean inOneJvm(SparkContext context) {
         return context.isLocal() && !context.master().contains(",");
     }
 
-    /** Starts the commits of a query that runs; see {@link MidEpochCommits}. */
+    /** Starts the commits of a running query; see {@link MidEpochCommits}. */
     public static MidEpochCommits start(StreamingQuery query, boolean pauses) {
         return new MidEpochCommits(query, pauses, new MidEpochCommits.Participants() {
             @Override
@@ -91,10 +92,10 @@ public final class CommitApi {
             @Override
             public void flushOutput() throws Exception {
                 if (!SinkProducers.flush()) {
-                    throw new IllegalStateException("RESULT_LOST: the sink gave a result up");
+                    throw new IllegalStateException("RESULT_LOST: the sink could not deliver a result");
                 }
                 if (!TaskDeadLetters.settled()) {
-                    throw new IllegalStateException("DEAD_LETTER_LOST: a row that failed could not be written");
+                    throw new IllegalStateException("DEAD_LETTER_LOST: a dead letter could not be written");
                 }
             }
         });

@@ -1,4 +1,4 @@
-// Charts over time, drawn as SVG: a few lines, a log or a linear axis, marks for what happened.
+// Time charts in SVG: a few lines, a log or linear axis, and marks for events.
 const NS = "http://www.w3.org/2000/svg";
 const PAD = { left: 52, right: 10, top: 16, bottom: 22 };
 
@@ -50,7 +50,7 @@ function linearTicks(high) {
   return ticks;
 }
 
-// Draws lines ({field, css}) of seconds ({t, ...}) into a box, and tells of the second under a pointer.
+// Draws lines ({field, css}) of seconds ({t, ...}) into a box, with a tooltip for the second under the pointer.
 export class Chart {
   constructor(box, { lines, log = false, band = null, tip = null, empty = "" }) {
     Object.assign(this, { box, lines, log, band, tip, emptyText: empty, data: null });

@@ -1,29 +1,29 @@
-// Follows the server's events and draws what they tell.
+// Receives the server's events and draws the dashboard.
 import { Chart, clock, count, ms } from "/chart.js";
 import * as panels from "/panels.js";
 
-const KEPT = 900;
+const RETAINED = 900;
 const el = (id) => document.getElementById(id);
 const LATENCY = [{ field: "max_ms", css: "c-max thin" }, { field: "p99_ms", css: "c-p99" }, { field: "p95_ms", css: "c-p95" }, { field: "p50_ms", css: "c-p50" }];
-const latencyTip = (s) => [["p50", ms(s.p50_ms)], ["p95", ms(s.p95_ms)], ["p99", ms(s.p99_ms)], ["max", ms(s.max_ms)], ["results", count(s.records)], ...(s.pause_ms ? [["collector", ms(s.pause_ms)]] : [])];
+const latencyTip = (s) => [["p50", ms(s.p50_ms)], ["p95", ms(s.p95_ms)], ["p99", ms(s.p99_ms)], ["max", ms(s.max_ms)], ["results", count(s.records)], ...(s.pause_ms ? [["GC pause", ms(s.pause_ms)]] : [])];
 
-let state = null, chosen = null, byHand = false, range = 300, lastSecond = 0;
+let state = null, chosen = null, pinned = false, range = 300, lastSecond = 0;
 const seconds = new Map();
 const latency = new Chart(el("latency-chart"), { lines: LATENCY, log: true, band: ["p50_ms", "p99_ms"], tip: latencyTip });
-const flow = new Chart(el("flow-chart"), { lines: [{ field: "in", css: "c-in" }, { field: "out", css: "c-out" }], tip: (s) => [["in", `${count(s.in)}/s`], ["out", `${count(s.out)}/s`], ["behind", count(s.lag)]], empty: "no figures yet" });
+const flow = new Chart(el("flow-chart"), { lines: [{ field: "in", css: "c-in" }, { field: "out", css: "c-out" }], tip: (s) => [["in", `${count(s.in)}/s`], ["out", `${count(s.out)}/s`], ["lag", count(s.lag)]], empty: "no data yet" });
 const topics = new panels.Topics("topics", { letters: false });
-const letters = new panels.Topics("letters", { letters: true });
+const deadLetters = new panels.Topics("letters", { letters: true });
 const pairs = new Map();
 
 el("flow-legend").append(panels.h("span", { class: "c-in" }, panels.h("i"), "in"), panels.h("span", { class: "c-out" }, panels.h("i"), "out"));
 
-function take(told, everything) {
-  state = told;
+function take(update, everything) {
+  state = update;
   if (everything) seconds.clear();
-  for (const view of told.pipelines) {
-    const kept = seconds.get(view.key) || [];
-    const fresh = view.seconds.filter((s) => !kept.length || s.t > kept[kept.length - 1].t);
-    seconds.set(view.key, [...kept, ...fresh].slice(-KEPT));
+  for (const view of update.pipelines) {
+    const retained = seconds.get(view.key) || [];
+    const fresh = view.seconds.filter((s) => !retained.length || s.t > retained[retained.length - 1].t);
+    seconds.set(view.key, [...retained, ...fresh].slice(-RETAINED));
   }
   lastSecond = Date.now();
   draw();
@@ -31,10 +31,10 @@ function take(told, everything) {
 
 function choose() {
   const views = state.pipelines;
-  const here = views.find((view) => view.key === chosen);
+  const current = views.find((view) => view.key === chosen);
   const over = (view) => ["ended", "failed"].includes(view.status.phase);
-  if (here && (byHand || !over(here))) return here;
-  const next = [...views].reverse().find((view) => !over(view)) || here || views[views.length - 1];
+  if (current && (pinned || !over(current))) return current;
+  const next = [...views].reverse().find((view) => !over(view)) || current || views[views.length - 1];
   chosen = next?.key ?? null;
   return next;
 }
@@ -44,18 +44,18 @@ function draw() {
   tabs();
   connection();
   if (!view) {
-    el("status").replaceChildren(panels.h("h1", {}, "No pipeline is running"), panels.h("p", {}, "eagre run APP.py starts one; it appears here by itself."));
+    el("status").replaceChildren(panels.h("h1", {}, "No pipeline is running"), panels.h("p", {}, "Start one with eagre run APP.py; it appears here automatically."));
     return;
   }
-  const own = seconds.get(view.key) || [];
+  const history = seconds.get(view.key) || [];
   document.title = `${view.status.name}: ${view.waiting ? "waiting for records" : view.status.phase} · Eagre`;
   panels.status(view);
-  panels.tiles(view, own);
+  panels.tiles(view, history);
   panels.meter(view);
-  charts(view, own);
-  panels.causes(view, own);
-  panels.chain(own);
-  panels.partitions(view, own);
+  charts(view, history);
+  panels.causes(view, history);
+  panels.chain(history);
+  panels.partitions(view, history);
   panels.slo(view);
   panels.graph(view);
   panels.epochs(view);
@@ -67,22 +67,22 @@ function draw() {
   const shown = state.topics.filter((topic) => names.has(topic.topic));
   const payloads = state.payloads && el("payloads").checked;
   topics.show(shown, state.trouble, payloads);
-  letters.show(shown, {}, payloads);
+  deadLetters.show(shown, {}, payloads);
 }
 
-function bounds(view, own) {
-  const over = ["ended", "failed"].includes(view.status.phase) && own.length;
-  const to = over ? own[own.length - 1].t : state.now;
-  const first = own.length ? own[0].t : to;
+function bounds(view, history) {
+  const over = ["ended", "failed"].includes(view.status.phase) && history.length;
+  const to = over ? history[history.length - 1].t : state.now;
+  const first = history.length ? history[0].t : to;
   return { from: Math.max(to - range, Math.min(first, to - 60)), to };
 }
 
-function charts(view, own) {
-  const { from, to } = bounds(view, own);
+function charts(view, history) {
+  const { from, to } = bounds(view, history);
   const total = view.meter.total;
-  const empty = view.meter.why ? "not measured: see below" : view.status.phase === "running" ? "waiting for records" : view.status.phase === "starting" ? view.status.reason || "starting" : "no results in this time";
-  latency.draw({ from, to, seconds: own, marks: view.marks, target: view.slo?.within_ms, empty, label: `Latency over time on a log axis; p50 ${ms(total.p50_ms)}, p99 ${ms(total.p99_ms)} since the start` });
-  flow.draw({ from, to, seconds: own, marks: view.marks.filter((m) => m.kind !== "start"), label: "Records per second in and out" });
+  const empty = view.meter.why ? "not measured, see below" : view.status.phase === "running" ? "waiting for records" : view.status.phase === "starting" ? view.status.reason || "starting" : "no results in this period";
+  latency.draw({ from, to, seconds: history, marks: view.marks, target: view.slo?.within_ms, empty, label: `Latency over time on a log axis; p50 ${ms(total.p50_ms)}, p99 ${ms(total.p99_ms)} since the start` });
+  flow.draw({ from, to, seconds: history, marks: view.marks.filter((m) => m.kind !== "start"), label: "Records per second in and out" });
 }
 
 function compare() {
@@ -91,7 +91,7 @@ function compare() {
   const box = el("modes");
   box.hidden = new Set(same.map((view) => view.status.mode)).size < 2;
   if (box.hidden) return;
-  if (!box.firstChild) box.append(panels.h("div", { class: "head" }, panels.h("h2", {}, "The same pipeline, two triggers")), panels.h("div", { class: "pair" }), panels.h("div"));
+  if (!box.firstChild) box.append(panels.h("div", { class: "head" }, panels.h("h2", {}, "Same pipeline, two modes")), panels.h("div", { class: "pair" }), panels.h("div"));
   const [, pair, table] = box.children;
   const most = Math.max(...same.map((view) => view.meter.total.max_ms || 0));
   for (const view of same) {
@@ -100,21 +100,21 @@ function compare() {
       pair.append(panels.h("div", {}, panels.h("h3", {}, view.status.mode), chart));
       pairs.set(view.key, new Chart(chart, { lines: LATENCY, log: true, band: ["p50_ms", "p99_ms"], tip: latencyTip, empty: "waiting for records" }));
     }
-    const own = seconds.get(view.key) || [];
-    pairs.get(view.key).draw({ ...bounds(view, own), seconds: own, marks: view.marks, most, label: `Latency in ${view.status.mode}` });
+    const history = seconds.get(view.key) || [];
+    pairs.get(view.key).draw({ ...bounds(view, history), seconds: history, marks: view.marks, most, label: `Latency in ${view.status.mode}` });
   }
   table.replaceChildren(panels.modes(same));
 }
 
 function tabs() {
-  el("tabs").replaceChildren(...state.pipelines.map((view) => panels.h("button", { type: "button", "aria-current": String(view.key === chosen), onclick: () => { chosen = view.key; byHand = true; draw(); } },
+  el("tabs").replaceChildren(...state.pipelines.map((view) => panels.h("button", { type: "button", "aria-current": String(view.key === chosen), onclick: () => { chosen = view.key; pinned = true; draw(); } },
     panels.h("span", { class: `dot ${view.status.phase}` }), view.status.name, panels.h("small", {}, view.status.mode))));
 }
 
 function connection() {
   const lost = Date.now() - lastSecond > 4000;
   el("link").classList.toggle("lost", lost);
-  el("link").textContent = lost ? `no news since ${clock(lastSecond / 1000)}` : clock(state.now);
+  el("link").textContent = lost ? `disconnected since ${clock(lastSecond / 1000)}` : clock(state.now);
 }
 
 function theme(name) {
@@ -132,7 +132,7 @@ el("theme").addEventListener("click", () => {
   try { localStorage.setItem("eagre-theme", wanted); } catch { /* as above */ }
 });
 el("payloads").addEventListener("change", () => {
-  for (const list of [topics, letters]) for (const node of list.nodes.values()) node.loaded = 0;
+  for (const list of [topics, deadLetters]) for (const node of list.nodes.values()) node.loaded = 0;
   if (state) draw();
 });
 el("ranges").addEventListener("click", (event) => {

@@ -1,4 +1,4 @@
-// The panels of one pipeline. Everything that comes from outside goes in as text, never as markup.
+// The panels of one pipeline. External data is inserted as text, never as markup.
 import { clock, count, ms } from "/chart.js";
 
 export function h(tag, attributes = {}, ...children) {
@@ -20,13 +20,13 @@ const table = (headings, rows) => h("div", { class: "scroll" }, h("table", {},
 const bytes = (n) => (n >= 1 << 30 ? `${(n / (1 << 30)).toFixed(1)} GB` : n >= 1 << 20 ? `${(n / (1 << 20)).toFixed(1)} MB` : n >= 1024 ? `${(n / 1024).toFixed(0)} kB` : `${n} B`);
 const fill = (id, ...children) => document.getElementById(id).replaceChildren(...children.filter((child) => child));
 
-const WORDS = { starting: "starting", running: "running", stalled: "stalled", draining: "draining", waiting: "waits to start again", ended: "ended", failed: "failed" };
+const WORDS = { starting: "starting", running: "running", stalled: "stalled", draining: "draining", waiting: "waiting to restart", ended: "ended", failed: "failed" };
 
 export function status(view) {
-  const s = view.status, quietly = view.waiting && s.phase === "running";
-  const every = s.every_ms ? `${s.mode === "real-time" ? "epochs" : "a trigger"} of ${s.every_ms / 1000} s` : "";
+  const s = view.status, idle = view.waiting && s.phase === "running";
+  const every = s.every_ms ? `${s.mode === "real-time" ? "epochs" : "trigger"} of ${s.every_ms / 1000} s` : "";
   const facts = [s.mode, every, s.about.delivery, s.restarts ? `${s.restarts} restart${s.restarts === 1 ? "" : "s"}` : "", view.app.split("/").pop()].filter(Boolean).join(" · ");
-  const parts = [h("h1", {}, s.name), h("span", { class: `phase ${quietly ? "quiet" : s.phase}`, id: "phase" }, quietly ? "waiting for records" : WORDS[s.phase] || s.phase), h("p", {}, facts)];
+  const parts = [h("h1", {}, s.name), h("span", { class: `phase ${idle ? "quiet" : s.phase}`, id: "phase" }, idle ? "waiting for records" : WORDS[s.phase] || s.phase), h("p", {}, facts)];
   if (s.reason) parts.push(h("p", { class: s.phase === "starting" ? "why soft" : "why", id: "why" }, s.reason));
   if (s.phase !== "running" && s.failure) parts.push(h("p", { class: "why" }, s.failure));
   fill("status", ...parts);
@@ -38,7 +38,7 @@ function tile(css, name, value, unit, below) {
 
 function latencyTile(css, name, field, last, total) {
   const [value, unit] = ms(last?.[field]).split(" ");
-  return tile(css, name, value, unit, total.records ? `${ms(total[field])} in all` : "nothing measured");
+  return tile(css, name, value, unit, total.records ? `${ms(total[field])} overall` : "not measured");
 }
 
 export function tiles(view, seconds) {
@@ -50,28 +50,28 @@ export function tiles(view, seconds) {
     latencyTile("c-p99", "p99", "p99_ms", last, total), latencyTile("c-none", "p99.9", "p999_ms", last, total),
     latencyTile("c-max", "max", "max_ms", last, total),
     tile("c-in", "in", count(flow.in), "/s", "records read"),
-    tile("c-out", "out", count(flow.out), "/s", `${count(total.records + total.unmeasured + total.skipped)} seen here`),
-    tile("c-none", "behind", count(lag), "", `${count(view.status.commits)} commit${view.status.commits === 1 ? "" : "s"}`));
+    tile("c-out", "out", count(flow.out), "/s", `${count(total.records + total.unmeasured + total.skipped)} results`),
+    tile("c-none", "lag", count(lag), "", `${count(view.status.commits)} commit${view.status.commits === 1 ? "" : "s"}`));
 }
 
 export function meter(view) {
   const m = view.meter, foot = document.getElementById("meter");
   foot.className = m.why ? "foot warn" : "foot";
-  const sampled = m.sampled < 1 ? ` The tap samples above ${count(m.most_per_second)}/s: ${(m.sampled * 100).toFixed(0)} % of the results were looked at.` : "";
-  const negative = m.total.negative ? ` ${count(m.total.negative)} came before their source, by the clocks.` : "";
-  const missing = m.total.unmeasured && m.total.records ? ` ${count(m.total.unmeasured)} results did not say where they come from.` : "";
-  foot.textContent = m.why || `From the source's timestamp to a reader of the output. Kafka counts whole milliseconds: a figure reads up to ${m.resolution_ms} ms too long. ▽ an epoch ended.${sampled}${negative}${missing}`;
+  const sampled = m.sampled < 1 ? ` Results are sampled above ${count(m.most_per_second)}/s: ${(m.sampled * 100).toFixed(0)} % were measured.` : "";
+  const negative = m.total.negative ? ` ${count(m.total.negative)} results are older than their source record: check the clocks.` : "";
+  const missing = m.total.unmeasured && m.total.records ? ` ${count(m.total.unmeasured)} results have no provenance.` : "";
+  foot.textContent = m.why || `From the source's timestamp to a consumer of the output. Kafka timestamps are whole milliseconds, so a figure can be up to ${m.resolution_ms} ms too high. ▽ marks an epoch boundary.${sampled}${negative}${missing}`;
 }
 
 export function causes(view, seconds) {
-  const note = "slow seconds of the last 5 minutes";
+  const note = "slow seconds in the last 5 minutes";
   if (!view.causes.length) {
     const measured = seconds.some((s) => s.records);
-    fill("causes", head("What holds the tail back", note), quiet(measured ? "Nothing stands out: no second took three times the usual." : "Nothing is measured yet."));
+    fill("causes", head("Causes of tail latency", note), quiet(measured ? "None: no second was three times slower than usual." : "No data yet."));
     return;
   }
   const most = Math.max(...view.causes.map((c) => c.seconds));
-  fill("causes", head("What holds the tail back", note), ...view.causes.map((c) => h("div", { class: "cause", "data-cause": c.id },
+  fill("causes", head("Causes of tail latency", note), ...view.causes.map((c) => h("div", { class: "cause", "data-cause": c.id },
     h("div", { class: "top" }, c.title, h("span", {}, `${c.seconds} s, worst ${ms(c.worst_ms)}`)),
     h("div", { class: "meter" }, h("i", { w: `${(100 * c.seconds) / most}%` })),
     h("p", {}, `${c.evidence}, at ${clock(c.at)}. ${c.hint[0].toUpperCase()}${c.hint.slice(1)}`))));
@@ -81,35 +81,35 @@ export function chain(seconds) {
   const recent = seconds.slice(-30).filter((s) => s.records);
   const records = recent.reduce((n, s) => n + s.records, 0);
   const mean = (field) => recent.reduce((sum, s) => sum + (s[field] || 0) * s.records, 0) / (records || 1);
-  if (!records) { fill("chain", head("Where the time goes"), quiet("Known as soon as results come.")); return; }
+  if (!records) { fill("chain", head("Where the time goes"), quiet("Available with the first results.")); return; }
   const split = recent.some((s) => s.wait_ms !== undefined);
   const sent = mean("until_sent_ms"), after = Math.max(0, mean("after_sent_ms"));
   const wait = split ? Math.min(sent, mean("wait_ms")) : 0;
-  const links = [["l-wait", "waiting in the source topic", wait, split], ["l-pipe", split ? "in the pipeline" : "source topic and pipeline together", sent - wait, true], ["l-sink", "in the sink, until a reader has it", after, true]];
+  const links = [["l-wait", "waiting in the source topic", wait, split], ["l-pipe", split ? "in the pipeline" : "source topic and pipeline together", sent - wait, true], ["l-sink", "in the sink, until a consumer has it", after, true]];
   const all = links.reduce((sum, [, , value]) => sum + Math.max(0, value), 0) || 1;
   const known = links.filter(([, , , is]) => is);
-  fill("chain", head("Where the time goes", "means of the last 30 s"),
+  fill("chain", head("Where the time goes", "mean of the last 30 s"),
     h("div", { class: "links" }, known.map(([css, , value]) => h("i", { class: css, w: `${(100 * Math.max(0, value)) / all}%` }))),
     h("div", { class: "links-key" }, known.flatMap(([css, name, value]) => [h("i", { class: css }), h("span", {}, name), h("b", {}, `${ms(Math.max(0, value))} · ${((100 * Math.max(0, value)) / all).toFixed(0)} %`)])),
-    split ? null : quiet("Tasks of a cluster do not tell how long a record had waited."));
+    split ? null : quiet("On a cluster, the time in the source topic is not measured separately."));
 }
 
 export function partitions(view, seconds) {
   const last = seconds[seconds.length - 1] || {}, lags = view.status.vitals.lag || {};
   const names = (view.status.about.sources || []).flatMap((s) => Array.from({ length: s.partitions }, (_, p) => `${s.topic}/${p}`));
-  if (!names.length) { fill("partitions", head("Partitions"), quiet("Known when the pipeline runs.")); return; }
+  if (!names.length) { fill("partitions", head("Partitions"), quiet("Available when the pipeline is running.")); return; }
   const most = Math.max(1, ...Object.values(lags));
   const latency = Object.assign({}, ...seconds.slice(-10).map((s) => s.partitions || {}));
   const rows = names.slice(0, 64).map((name) => {
     const lag = lags[name], starved = view.starved.includes(name), hot = lag > 100 && lag === most && names.length > 1;
-    return h("tr", {}, h("td", {}, name, starved ? h("span", { class: "tag" }, "nobody reads it") : null),
+    return h("tr", {}, h("td", {}, name, starved ? h("span", { class: "tag" }, "not read") : null),
       h("td", { class: "n" }, lag === undefined ? "–" : count(lag)),
       h("td", { class: "keep" }, h("div", { class: hot ? "lagbar hot" : "lagbar" }, h("i", { w: `${lag ? (100 * lag) / most : 0}%` }))),
       h("td", { class: "n" }, last.in_by?.[name] === undefined ? "–" : `${count(last.in_by[name])}/s`),
       h("td", { class: "n" }, latency[name] ? ms(latency[name][1]) : "–"));
   });
-  fill("partitions", head("Partitions", "what is not yet read, rate, mean latency"),
-    table([["source"], ["behind", "n"], ["", "keep"], ["in", "n"], ["latency", "n"]], rows));
+  fill("partitions", head("Partitions", "lag, rate, mean latency"),
+    table([["source"], ["lag", "n"], ["", "keep"], ["in", "n"], ["latency", "n"]], rows));
 }
 
 export function slo(view) {
@@ -117,17 +117,17 @@ export function slo(view) {
   box.hidden = !s;
   if (!s) return;
   const burns = [...Object.entries(s.windows), ["all", s.burn]];
-  box.replaceChildren(head(`SLO: ${s.text}`, s.records ? `p${s.percentile} is ${ms(s.actual_ms)}: ${s.kept ? "kept" : "broken"}` : "nothing measured"),
+  box.replaceChildren(head(`SLO: ${s.text}`, s.records ? `p${s.percentile} is ${ms(s.actual_ms)}: ${s.kept ? "met" : "missed"}` : "not measured"),
     h("div", { class: "burns" }, burns.map(([name, rate]) => h("div", {}, h("b", { class: rate > 1 ? "over" : "under" }, `${rate >= 10 ? rate.toFixed(0) : rate.toFixed(1)}×`), h("span", {}, name)))),
-    h("p", { class: "foot" }, `Burn rate of the error budget: at 1× the ${(100 - s.percentile).toFixed(2).replace(/\.?0+$/, "")} % that may be slower are just used up. ${count(s.slow)} of ${count(s.records)} were slower than ${s.within_ms} ms.`));
+    h("p", { class: "foot" }, `Burn rate of the error budget: at 1× the ${(100 - s.percentile).toFixed(2).replace(/\.?0+$/, "")} % of results that may be slower are exactly used up. ${count(s.slow)} of ${count(s.records)} results were slower than ${s.within_ms} ms.`));
 }
 
 export function graph(view) {
   const about = view.status.about;
-  if (!about.sources) { fill("graph", head("Pipeline"), quiet("Drawn when the query is planned.")); return; }
+  if (!about.sources) { fill("graph", head("Pipeline"), quiet("Available when the query is planned.")); return; }
   const stages = about.stages || [], slots = stages.reduce((sum, s) => sum + s.partitions, 0);
   const sum = stages.length > 1 ? `${stages.map((s) => s.partitions).join(" + ")} = ${slots}` : `${slots}`;
-  const note = stages.length ? `${sum} task slots${about.slots ? ` of ${about.slots}` : ""}${view.status.mode === "real-time" ? ", all at once" : ""}` : "";
+  const note = stages.length ? `${sum} task slots${about.slots ? ` of ${about.slots}` : ""}${view.status.mode === "real-time" ? ", all at the same time" : ""}` : "";
   const parts = about.sources.map((s) => h("div", { class: "node end" }, h("b", {}, s.topic), h("small", {}, "source topic"), h("small", {}, `${s.partitions} partitions`)));
   for (const stage of stages) {
     parts.push(h("div", { class: stage.inputs.length ? "edge shuffle" : "edge" }, stage.inputs.length ? "shuffle" : "read"));
@@ -140,27 +140,27 @@ export function graph(view) {
 export function epochs(view) {
   const real = view.status.mode === "real-time", all = view.status.epochs;
   const title = real ? "Epochs" : "Micro-batches";
-  if (!all.length) { fill("epochs", head(title), quiet(real ? `The first ends ${view.status.every_ms ? `after ${view.status.every_ms / 1000} s` : "later"}; until then Spark itself tells nothing.` : "None has ended yet.")); return; }
+  if (!all.length) { fill("epochs", head(title), quiet(real ? `The first epoch ends ${view.status.every_ms ? `after ${view.status.every_ms / 1000} s` : "later"}; until then Spark reports nothing.` : "No batch has ended yet.")); return; }
   const names = [...new Set(all.flatMap((e) => Object.keys(e.phases)))].filter((n) => n !== "triggerExecution" && n !== "addBatch").sort();
-  const around = (e) => names.reduce((sum, n) => sum + (e.phases[n] || 0), 0);
-  const most = Math.max(1, ...all.map(around));
+  const overhead = (e) => names.reduce((sum, n) => sum + (e.phases[n] || 0), 0);
+  const most = Math.max(1, ...all.map(overhead));
   const rows = [...all].reverse().slice(0, 8).map((e) => h("tr", {}, h("td", {}, String(e.batch)), h("td", {}, clock(e.ended)), h("td", { class: "n" }, count(e.rows)),
-    h("td", { class: "n" }, ms(e.phases.addBatch)), h("td", { class: "n" }, ms(around(e))),
+    h("td", { class: "n" }, ms(e.phases.addBatch)), h("td", { class: "n" }, ms(overhead(e))),
     h("td", { class: "keep" }, h("div", { class: "phases" }, names.map((n, i) => h("i", { class: `ph${i % 6}`, w: `${(100 * (e.phases[n] || 0)) / most}%`, title: `${n} ${e.phases[n] || 0} ms` }))))));
-  const marked = all.every((e) => "commit" in e.phases), stood = all.some((e) => "pause" in e.phases);
-  const note = !marked ? "rows flow in the run; around it they wait" : stood ? "rows wait only during the pause" : "rows flow on during a commit";
-  fill("epochs", head(title, note), table([[real ? "epoch" : "batch"], ["ended"], ["rows", "n"], ["run", "n"], ["around", "n"], ["", "keep"]], rows),
+  const midEpoch = all.every((e) => "commit" in e.phases), paused = all.some((e) => "pause" in e.phases);
+  const note = !midEpoch ? "rows wait between epochs" : paused ? "rows wait only during the pause" : "commits do not pause the stream";
+  fill("epochs", head(title, note), table([[real ? "epoch" : "batch"], ["ended"], ["rows", "n"], ["run", "n"], ["overhead", "n"], ["", "keep"]], rows),
     h("p", { class: "foot legend phases-key" }, names.map((n, i) => h("span", {}, h("i", { class: `ph${i % 6}` }), n))));
 }
 
 export function state(view) {
   const last = view.status.epochs[view.status.epochs.length - 1];
   const vitals = view.status.vitals;
-  const heap = vitals.heap_mb === undefined ? [] : [h("p", { class: "foot" }, `JVM: ${count(vitals.heap_mb)} MB of heap in use, ${count(vitals.pauses)} collector pauses, ${ms(vitals.paused_ms)} together.`)];
-  if (!last) { fill("state", head("State"), quiet("Told at the end of an epoch."), ...heap); return; }
+  const heap = vitals.heap_mb === undefined ? [] : [h("p", { class: "foot" }, `JVM: ${count(vitals.heap_mb)} MB of heap in use, ${count(vitals.pauses)} GC pauses, ${ms(vitals.paused_ms)} in total.`)];
+  if (!last) { fill("state", head("State"), quiet("Available after the first epoch."), ...heap); return; }
   const s = last.state;
-  if (!s.operators) { fill("state", head("State"), quiet("This pipeline keeps none."), ...heap); return; }
-  fill("state", head("State", `at the end of epoch ${last.batch}`), h("div", { class: "facts" },
+  if (!s.operators) { fill("state", head("State"), quiet("This pipeline has no state."), ...heap); return; }
+  fill("state", head("State", `after epoch ${last.batch}`), h("div", { class: "facts" },
     h("div", {}, h("b", { class: "big" }, count(s.keys)), h("span", {}, "keys")), h("div", {}, h("b", { class: "big" }, bytes(s.memory_bytes)), h("span", {}, "memory")), h("div", {}, h("b", { class: "big" }, bytes(s.disk_bytes)), h("span", {}, "files"))),
   h("p", { class: "foot" }, `${s.changed === undefined ? "" : `${count(s.changed)} keys changed in that epoch; `}the commit took ${ms(s.commit_ms)}.`), ...heap);
 }
@@ -169,12 +169,12 @@ export function settings(view) {
   const all = Object.entries(view.status.about.settings || {});
   const more = view.status.checkpoint ? [["checkpoint", view.status.checkpoint]] : [];
   const rows = [...all, ...more].map(([name, value]) => h("tr", {}, h("td", { class: "mono wrap" }, name), h("td", { class: "mono wrap" }, value)));
-  fill("settings", head("Settings in force"), all.length ? h("table", { class: "pairs" }, h("tbody", {}, rows)) : quiet("Known when the pipeline runs."));
+  fill("settings", head("Effective settings"), all.length ? h("table", { class: "pairs" }, h("tbody", {}, rows)) : quiet("Available when the pipeline is running."));
 }
 
 export function notes(view) {
   const all = [...view.status.notes].reverse();
-  fill("notes", head("What it told"), all.length ? h("table", {}, h("tbody", {}, all.map(([t, text]) => h("tr", {}, h("td", {}, clock(t)), h("td", { class: "wrap" }, text))))) : quiet("Nothing out of the ordinary."));
+  fill("notes", head("Messages"), all.length ? h("table", {}, h("tbody", {}, all.map(([t, text]) => h("tr", {}, h("td", {}, clock(t)), h("td", { class: "wrap" }, text))))) : quiet("No messages."));
 }
 
 export function modes(views) {
@@ -191,7 +191,7 @@ function recordRows(data, letters) {
     h("td", { class: "value" }, r.value === undefined ? `hidden, ${bytes(r.bytes)}` : r.value ?? "null")));
 }
 
-// Topics keep their elements between seconds, so that what is open stays open.
+// Topics reuse their elements between updates, so that open ones stay open.
 export class Topics {
   constructor(id, { letters }) {
     this.box = document.getElementById(id);
@@ -205,12 +205,12 @@ export class Topics {
 
   show(topics, trouble, payloads) {
     this.payloads = payloads;
-    const own = topics.filter((t) => t.letters === this.letters);
-    const total = own.reduce((sum, t) => sum + t.records, 0);
-    this.note.textContent = this.letters && own.length ? `${count(total)} in all` : "";
-    this.hint.textContent = Object.entries(trouble).map(([at, why]) => `${at}: ${why}`).join(" ") || (own.length ? "" : this.letters ? "None: every record could be handled." : "Known when the pipeline runs.");
-    for (const topic of own) this.update(topic);
-    for (const [name, node] of this.nodes) if (!own.some((t) => t.topic === name)) { node.box.remove(); this.nodes.delete(name); }
+    const shown = topics.filter((t) => t.letters === this.letters);
+    const total = shown.reduce((sum, t) => sum + t.records, 0);
+    this.note.textContent = this.letters && shown.length ? `${count(total)} in total` : "";
+    this.hint.textContent = Object.entries(trouble).map(([at, why]) => `${at}: ${why}`).join(" ") || (shown.length ? "" : this.letters ? "None: every record was processed." : "Available when the pipeline is running.");
+    for (const topic of shown) this.update(topic);
+    for (const [name, node] of this.nodes) if (!shown.some((t) => t.topic === name)) { node.box.remove(); this.nodes.delete(name); }
   }
 
   update(topic) {
@@ -237,7 +237,7 @@ export class Topics {
     if (!answer) return;
     const data = await answer.json();
     if (data.problem) { node.body.replaceChildren(quiet(data.problem)); return; }
-    const headings = [["place"], ["time"], [this.letters ? "reason" : "key"], ["value"]];
-    node.body.replaceChildren(data.records.length ? table(headings, recordRows(data, this.letters)) : quiet("It is empty."));
+    const headings = [["position"], ["time"], [this.letters ? "reason" : "key"], ["value"]];
+    node.body.replaceChildren(data.records.length ? table(headings, recordRows(data, this.letters)) : quiet("The topic is empty."));
   }
 }

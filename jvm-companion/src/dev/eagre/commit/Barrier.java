@@ -12,131 +12,132 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * The rows on their way from task to task within this JVM, or to Python and back: counted where they leave and
- * where they arrive. Once the sources give no more, as many have arrived as have left, and every task waits for the
- * next, then no row is in work anywhere, and the state is that after a known row of each source.
+ * Finds the moment at which no row is in flight. Rows are counted when they are sent from task to task within this
+ * JVM, or to Python and back, and when they are received. The sources pause first. When as many rows have been
+ * received as sent, and every task waits for the next row, no row is in flight. The state then reflects a known
+ * position of each source.
  */
 public final class Barrier {
-    private static final long LOOK_AGAIN_NANOS = 200_000;
+    private static final long POLL_NANOS = 200_000;
 
-    private static final Set<Count> LEFT = ConcurrentHashMap.newKeySet();
-    private static final Set<Arrivals> ARRIVED = ConcurrentHashMap.newKeySet();
-    private static final Set<Stop> STOPS = ConcurrentHashMap.newKeySet();
-    private static final Set<Runnable> HELD_BACK = ConcurrentHashMap.newKeySet();
+    private static final Set<RowCount> SENT = ConcurrentHashMap.newKeySet();
+    private static final Set<ReceivedCount> RECEIVED = ConcurrentHashMap.newKeySet();
+    private static final Set<Pausable> PAUSABLES = ConcurrentHashMap.newKeySet();
+    private static final Set<Runnable> FLUSHES = ConcurrentHashMap.newKeySet();
 
     private Barrier() {}
 
-    /** Rows that one thread has counted. */
-    public static class Count {
+    /** Rows that a single thread has counted. */
+    public static class RowCount {
         volatile long rows;
 
-        /** One more. */
-        public final void one() {
+        /** Counts a row. */
+        public final void increment() {
             rows = rows + 1;
         }
     }
 
-    /** The rows that a task has taken; it waits for the next, or has one in work. */
-    public static final class Arrivals extends Count {
-        private volatile boolean waits;
+    /** The rows that a task has received; the task is idle, or processes a row. */
+    public static final class ReceivedCount extends RowCount {
+        private volatile boolean idle;
 
-        /** From now on; the row that was taken before is done by then. */
-        public void waits(boolean now) {
-            waits = now;
+        /** Sets whether the task waits for the next row; it has then processed all rows before. */
+        public void setIdle(boolean now) {
+            idle = now;
         }
     }
 
-    /** Where a task does things by itself while no row comes; a halt is to be put behind its rows. */
-    public interface Stop {
-        void halt(Halt halt) throws InterruptedException;
+    /** A task that is active without rows, such as one with timers; it takes a pause point after its rows. */
+    public interface Pausable {
+        void pause(PausePoint point) throws InterruptedException;
     }
 
-    /** Where a task stands while its state is written. */
-    public static final class Halt {
+    /** The point at which a task pauses while its state is written. */
+    public static final class PausePoint {
         private final CountDownLatch reached = new CountDownLatch(1);
-        private final CountDownLatch over = new CountDownLatch(1);
+        private final CountDownLatch released = new CountDownLatch(1);
 
-        /** The task is there; goes on when the state is written. */
-        public void pass() throws InterruptedException {
+        /** Called by the task: signals that it has arrived, and blocks until the state is written. */
+        public void await() throws InterruptedException {
             reached.countDown();
-            over.await();
+            released.await();
         }
     }
 
-    /** Counts the rows that a task sends on its way to others, or to another process. */
-    public static Count leaving(TaskContext task) {
-        return during(task, LEFT, new Count());
+    /** Counts the rows that a task sends to other tasks or to another process. */
+    public static RowCount sentBy(TaskContext task) {
+        return register(task, SENT, new RowCount());
     }
 
-    /** Counts those that a task takes from there; one that ends on the way has arrived as well. */
-    public static Arrivals arriving(TaskContext task) {
-        return during(task, ARRIVED, new Arrivals());
+    /** Counts the rows that a task receives; a row that is dropped on the way counts as received. */
+    public static ReceivedCount receivedBy(TaskContext task) {
+        return register(task, RECEIVED, new ReceivedCount());
     }
 
-    /** While a task runs, it is to be halted before its state is written. */
-    public static void stops(TaskContext task, Stop stop) {
-        during(task, STOPS, stop);
+    /** Registers a task that must pause before its state is written. */
+    public static void onPause(TaskContext task, Pausable pausable) {
+        register(task, PAUSABLES, pausable);
     }
 
-    /** While a task runs, this writes what it holds back into its state. */
-    public static void holdsBack(TaskContext task, Runnable writes) {
-        during(task, HELD_BACK, writes);
+    /** Registers a function that writes a task's buffered changes into its state. */
+    public static void onFlush(TaskContext task, Runnable flush) {
+        register(task, FLUSHES, flush);
     }
 
-    private static <T> T during(TaskContext task, Set<T> known, T one) {
-        known.add(one);
-        task.addTaskCompletionListener((TaskCompletionListener) context -> known.remove(one));
-        return one;
+    private static <T> T register(TaskContext task, Set<T> registry, T entry) {
+        registry.add(entry);
+        task.addTaskCompletionListener((TaskCompletionListener) context -> registry.remove(entry));
+        return entry;
     }
 
-    /** What is done while no row moves. */
-    public interface Work<T> {
+    /** An action that runs while no row is in flight. */
+    public interface Action<T> {
         T run() throws Exception;
     }
 
     /**
-     * Lets the rows in work be done, halts the tasks, does the work, and lets them go on. The sources must give no
-     * more by then.
+     * Waits for the rows in flight, pauses the tasks, runs the action, and resumes the tasks. The sources must be
+     * paused before the call.
      *
-     * @return what the work gives; null if the rows were not done before the deadline
+     * @return the result of the action; null if rows are still in flight at the deadline
      */
-    public static <T> T whileIdle(long deadline, Work<T> work) throws Exception {
-        if (awaited(deadline, () -> still() ? Boolean.TRUE : null) == null) return null;
-        List<Halt> halts = new ArrayList<>();
+    public static <T> T whileIdle(long deadline, Action<T> action) throws Exception {
+        if (poll(deadline, () -> idle() ? Boolean.TRUE : null) == null) return null;
+        List<PausePoint> points = new ArrayList<>();
         try {
-            for (Stop stop : STOPS) {
-                Halt halt = new Halt();
-                halts.add(halt);
-                stop.halt(halt);
+            for (Pausable pausable : PAUSABLES) {
+                PausePoint point = new PausePoint();
+                points.add(point);
+                pausable.pause(point);
             }
-            for (Halt halt : halts) {
-                long left = deadline - System.nanoTime();
-                if (!halt.reached.await(Math.max(left, 0), TimeUnit.NANOSECONDS)) return null;
+            for (PausePoint point : points) {
+                long remaining = deadline - System.nanoTime();
+                if (!point.reached.await(Math.max(remaining, 0), TimeUnit.NANOSECONDS)) return null;
             }
-            // What was due while the last rows were done may have sent others on.
-            if (!still()) return null;
-            HELD_BACK.forEach(Runnable::run);
-            return work.run();
+            // A timer that fired meanwhile may have sent further rows.
+            if (!idle()) return null;
+            FLUSHES.forEach(Runnable::run);
+            return action.run();
         } finally {
-            halts.forEach(halt -> halt.over.countDown());
+            points.forEach(point -> point.released.countDown());
         }
     }
 
-    /** Looks again and again until there is something; null if there is nothing by the deadline. */
-    public static <T> T awaited(long deadline, Supplier<T> sought) {
-        T found = sought.get();
-        while (found == null && System.nanoTime() < deadline) {
-            LockSupport.parkNanos(LOOK_AGAIN_NANOS);
-            found = sought.get();
+    /** Polls until the source returns a value; null if it returns none before the deadline. */
+    public static <T> T poll(long deadline, Supplier<T> source) {
+        T value = source.get();
+        while (value == null && System.nanoTime() < deadline) {
+            LockSupport.parkNanos(POLL_NANOS);
+            value = source.get();
         }
-        return found;
+        return value;
     }
 
-    /** The counts first: a task that has taken its last row and waits again has done it. */
-    private static boolean still() {
-        long left = LEFT.stream().mapToLong(one -> one.rows).sum();
-        long arrived = ARRIVED.stream().mapToLong(one -> one.rows).sum();
-        return left == arrived && ARRIVED.stream().allMatch(one -> one.waits)
-                && left == LEFT.stream().mapToLong(one -> one.rows).sum();
+    /** Compares the counts first: a task that received its last row and is idle again has processed it. */
+    private static boolean idle() {
+        long sent = SENT.stream().mapToLong(entry -> entry.rows).sum();
+        long received = RECEIVED.stream().mapToLong(entry -> entry.rows).sum();
+        return sent == received && RECEIVED.stream().allMatch(entry -> entry.idle)
+                && sent == SENT.stream().mapToLong(entry -> entry.rows).sum();
     }
 }

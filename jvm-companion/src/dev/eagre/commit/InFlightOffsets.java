@@ -12,9 +12,9 @@ import org.apache.spark.util.TaskCompletionListener;
 import org.apache.spark.util.TaskFailureListener;
 
 /**
- * The offsets of the records that a task has in flight. Several threads may handle the rows of a task, one after
- * another; each records the row it took last, so that a commit knows how far the sources are, and a failure knows
- * its row.
+ * The offsets of the records that a task has in flight. Several threads may process the rows of a task. Each records
+ * the last row it read. A commit uses this to determine the position of the sources, and a failure to determine its
+ * row.
  */
 public final class InFlightOffsets {
     private static final Map<Long, InFlightOffsets> TASKS = new ConcurrentHashMap<>();
@@ -26,15 +26,15 @@ public final class InFlightOffsets {
     private final Map<Thread, SourcePosition> positions = new ConcurrentHashMap<>();
     private SourcePosition blamed;
 
-    /** The row that a thread took last. */
+    /** The last row that a thread read. */
     public static final class SourcePosition {
         private UTF8String topic = UTF8String.EMPTY_UTF8;
         private int partition;
         private volatile long offset = -1;
-        private volatile boolean held;
-        private volatile boolean ofSource;
+        private volatile boolean holding;
+        private volatile boolean fromSource;
 
-        /** Where that row comes from. */
+        /** The position of that row. */
         RecordPosition record() {
             return new RecordPosition(topic.toString(), partition, offset);
         }
@@ -46,12 +46,12 @@ public final class InFlightOffsets {
             this.offset = offset;
         }
 
-        /** Records a row that a source returned, and holds it while the sources are paused. */
-        public void take(UTF8String topic, int partition, long offset) {
+        /** Records a row that a source returned, and blocks while the sources are paused. */
+        public void read(UTF8String topic, int partition, long offset) {
             set(topic, partition, offset);
-            ofSource = true;
+            fromSource = true;
             if (!paused) return;
-            held = true;
+            holding = true;
             try {
                 synchronized (TASKS) {
                     while (paused) TASKS.wait();
@@ -59,11 +59,11 @@ public final class InFlightOffsets {
             } catch (InterruptedException killed) {
                 throw new TaskKilledException();
             }
-            held = false;
+            holding = false;
         }
 
-        /** Whether every row up to this one is processed: its thread waits for the next. */
-        private boolean reads(Thread thread) {
+        /** Whether every row up to this one is processed: its thread waits for the next row. */
+        private boolean waitsForNext(Thread thread) {
             long before = offset;
             for (StackTraceElement frame : thread.getStackTrace()) {
                 if (frame.getClassName().equals(READER)) return before == offset;
@@ -72,8 +72,8 @@ public final class InFlightOffsets {
         }
 
         private RecordPosition next(Thread thread) {
-            if (held) return record();
-            return offset >= 0 && reads(thread) ? new RecordPosition(topic.toString(), partition, offset + 1) : null;
+            if (holding) return record();
+            return offset >= 0 && waitsForNext(thread) ? new RecordPosition(topic.toString(), partition, offset + 1) : null;
         }
     }
 
@@ -81,13 +81,13 @@ public final class InFlightOffsets {
         this.failures = failures;
     }
 
-    /** Those of the task that runs; null where none are tracked. */
-    public static InFlightOffsets here() {
+    /** The offsets of the current task; null if it is not tracked. */
+    public static InFlightOffsets current() {
         TaskContext task = TaskContext.get();
         return task == null ? null : TASKS.get(task.taskAttemptId());
     }
 
-    /** Tracks the task that runs; {@code failures} gets the record it fails at, with the error. */
+    /** Tracks the current task; {@code failures} receives the record at which it fails, and the error. */
     public static InFlightOffsets begin(BiConsumer<RecordPosition, Throwable> failures) {
         TaskContext task = TaskContext.get();
         return task == null ? null : TASKS.computeIfAbsent(task.taskAttemptId(), id -> track(task, failures));
@@ -106,22 +106,22 @@ public final class InFlightOffsets {
         return positions.computeIfAbsent(Thread.currentThread(), thread -> new SourcePosition());
     }
 
-    /** The row that the calling thread took last; null if it took none from a source. */
+    /** The last row that the calling thread read; null if it read none from a source. */
     public static RecordPosition last() {
-        InFlightOffsets task = here();
+        InFlightOffsets task = current();
         SourcePosition position = task == null ? null : task.positions.get(Thread.currentThread());
         return position == null ? null : position.record();
     }
 
     /**
-     * For each source partition the row that is being processed, or the one that will be read next if there is none.
-     * Where each row is processed before the next one is read, all rows before are done.
+     * For each source partition, the row in flight, or the next row if none is in flight. If each row is processed
+     * before the next one is read, all earlier rows are processed.
      */
     public static List<RecordPosition> reached() {
         List<RecordPosition> reached = new ArrayList<>();
         for (InFlightOffsets task : TASKS.values()) {
             task.positions.forEach((thread, position) -> {
-                if (!position.ofSource) return;
+                if (!position.fromSource) return;
                 RecordPosition next = position.next(thread);
                 if (next != null || position.offset >= 0) reached.add(next != null ? next : position.record());
             });
@@ -129,21 +129,21 @@ public final class InFlightOffsets {
         return reached;
     }
 
-    /** Pauses or resumes the sources: while paused, each task holds the next row it takes. */
-    public static void pause(boolean wanted) {
+    /** Pauses or resumes the sources: while paused, each task holds the next row it reads. */
+    public static void pause(boolean pause) {
         synchronized (TASKS) {
-            paused = wanted;
+            paused = pause;
             TASKS.notifyAll();
         }
     }
 
-    /** The rows that tasks will process next, once each holds one or waits for one; null before. */
+    /** The next row of each task, once every task holds a row or waits for one; null before that. */
     public static List<RecordPosition> next() {
         List<RecordPosition> next = new ArrayList<>();
         for (InFlightOffsets task : TASKS.values()) {
-            for (Map.Entry<Thread, SourcePosition> one : task.positions.entrySet()) {
-                if (!one.getValue().ofSource) continue;
-                RecordPosition position = one.getValue().next(one.getKey());
+            for (Map.Entry<Thread, SourcePosition> entry : task.positions.entrySet()) {
+                if (!entry.getValue().fromSource) continue;
+                RecordPosition position = entry.getValue().next(entry.getKey());
                 if (position == null) return null;
                 next.add(position);
             }
@@ -151,7 +151,7 @@ public final class InFlightOffsets {
         return next;
     }
 
-    /** The calling thread has failed, and another one will report the failure. */
+    /** Records that the calling thread has failed; another thread will report the failure. */
     public synchronized void blame() {
         if (blamed == null) blamed = positions.get(Thread.currentThread());
     }

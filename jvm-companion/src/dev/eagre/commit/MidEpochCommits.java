@@ -29,19 +29,18 @@ import scala.collection.immutable.Map$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Commits of a real-time query while its epoch goes on.
+ * Commits a real-time query within its epoch.
  *
- * <p>At an epoch boundary Spark stops, plans and starts again, only to write two lines: where the sources were, and
- * that it got there. A query without state processes each row before it reads the next, so the position of its
- * tasks is known at any time; once the producers have sent what they hold, all rows before it are delivered. A query
- * with state, with Python functions or with a shuffle pauses its sources for a moment, until no row is in flight, and
- * its state is written. The result of a commit are the two entries that Spark's logs would get if the epoch ended
- * there.
+ * <p>At an epoch boundary Spark stops the query, plans it again and restarts it, only to write two log entries: the
+ * source offsets and the commit. A query without state processes each row before it reads the next, so the position
+ * of its tasks is always known. When the producers have flushed, all rows before that position are delivered. A query
+ * with state, Python functions or a shuffle pauses its sources briefly until no row is in flight, and then writes its
+ * state. The result of a commit is the two entries that Spark's logs would get if the epoch ended there.
  */
 public final class MidEpochCommits {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    /** How long the rows in flight may take before the state is written, in milliseconds. */
+    /** The limit for processing the rows in flight before the state is written, in milliseconds. */
     private static final long PAUSE_WITHIN_MS = 5_000;
 
     private final MicroBatchExecution query;
@@ -52,36 +51,38 @@ public final class MidEpochCommits {
 
     /** The parts of a pipeline that a commit covers besides its sources. */
     public interface Participants {
-        /** Writes the state as a version of its own; null if not all of it is loaded yet. */
+        /** Writes the state as a new version; null if some stores are not loaded yet. */
         StateVersion writeState(UUID run, List<StatefulOperatorStateInfo> operators) throws Exception;
 
-        /** Waits until all output so far is delivered; throws if some of it never will be. */
+        /** Waits until all output so far is delivered; throws if some of it was lost. */
         void flushOutput() throws Exception;
     }
 
     /**
-     * The state that was written.
+     * The state that a commit wrote.
      *
-     * @param version of every store
-     * @param ids the name that each has, by operator and partition, as the commit log has them
-     * @param keys how many there are, with what they take in memory and on the disk
-     * @param tookMs how long it took
+     * @param version the version of every store
+     * @param ids the checkpoint id of each store, by operator and partition, as in the commit log
+     * @param keys the number of keys
+     * @param memoryBytes their size in memory
+     * @param diskBytes their size on disk
+     * @param tookMs how long the write took
      */
     public record StateVersion(
             long version, Map<Object, String[][]> ids, long keys, long memoryBytes, long diskBytes, long tookMs) {}
 
-    /** Where the sources were, the state that was written there, if any, and how long rows had to wait for it. */
+    /** The positions of the sources, the state written at that point, if any, and the duration of the pause. */
     private record Cut(List<RecordPosition> positions, StateVersion state, long pausedNanos) {}
 
-    /** Finds the position of a commit; it may throw. */
+    /** Determines the position of a commit. */
     private interface CutFinder {
         Cut find(IncrementalExecution epoch) throws Exception;
     }
 
     /**
-     * Commits for a query that runs.
+     * Commits a running query.
      *
-     * @param pauses whether the sources must pause for a commit: rows are in flight after they were read
+     * @param pauses whether the sources must pause for a commit, because rows are in flight after they are read
      */
     public MidEpochCommits(StreamingQuery query, boolean pauses, Participants participants) {
         this.query = (MicroBatchExecution) SparkInternals.execution(query);
@@ -90,49 +91,49 @@ public final class MidEpochCommits {
         InFlightOffsets.pause(false);
     }
 
-    /** Requests a commit; it takes as long as the producers need to send what they hold. */
+    /** Requests a commit; it takes as long as the producers need to flush. */
     public void request() {
         request(pauses
-                ? epoch -> paused(epoch, PAUSE_WITHIN_MS, false)
+                ? epoch -> pausedCut(epoch, PAUSE_WITHIN_MS, false)
                 : epoch -> new Cut(InFlightOffsets.reached(), null, 0));
     }
 
     /**
      * Pauses the sources for the rest of the query, and requests a commit once the rows in flight are processed.
      *
-     * @return whether they were within the time
+     * @return whether the rows in flight were processed in time
      */
     public boolean close(long waitMs) throws Exception {
         if (pauses) {
             IncrementalExecution epoch = query.lastExecution();
-            Cut cut = epoch == null ? null : paused(epoch, waitMs, true);
+            Cut cut = epoch == null ? null : pausedCut(epoch, waitMs, true);
             request(now -> cut);
             return cut != null;
         }
         InFlightOffsets.pause(true);
-        List<RecordPosition> next = Barrier.awaited(System.nanoTime() + waitMs * 1_000_000, InFlightOffsets::next);
+        List<RecordPosition> next = Barrier.poll(System.nanoTime() + waitMs * 1_000_000, InFlightOffsets::next);
         List<RecordPosition> last = next == null ? InFlightOffsets.reached() : next;
         request(now -> new Cut(last, null, 0));
         return next != null;
     }
 
-    /** Resumes the sources once the query has ended: another query may run in this JVM. */
+    /** Resumes the sources after the query has ended, because another query may run in this JVM. */
     public void release() {
         InFlightOffsets.pause(false);
     }
 
     /**
-     * Pauses the sources, waits for the rows in flight, and writes the state, if any; one call at a time, since a
-     * drain may come during a commit.
+     * Pauses the sources, waits for the rows in flight, and writes the state, if any. It is synchronized because a
+     * drain may start during a commit.
      *
-     * @return null if that takes too long
+     * @return null if the rows in flight take too long
      */
-    private synchronized Cut paused(IncrementalExecution epoch, long waitMs, boolean last) throws Exception {
+    private synchronized Cut pausedCut(IncrementalExecution epoch, long waitMs, boolean last) throws Exception {
         long began = System.nanoTime();
         long deadline = began + waitMs * 1_000_000;
         InFlightOffsets.pause(true);
         try {
-            List<RecordPosition> next = Barrier.awaited(deadline, InFlightOffsets::next);
+            List<RecordPosition> next = Barrier.poll(deadline, InFlightOffsets::next);
             if (next == null) return null;
             List<StatefulOperatorStateInfo> operators = operators(epoch);
             StateVersion state =
@@ -142,9 +143,9 @@ public final class MidEpochCommits {
             long before = version < 0 ? epoch.currentBatchId() : version;
             if (state.version() != before + 1) {
                 throw new IllegalStateException(
-                        "STATE_NOT_WRITTEN: it is at version " + state.version() + ", not " + (before + 1));
+                        "STATE_NOT_WRITTEN: the state is at version " + state.version() + ", not " + (before + 1));
             }
-            // What the state looks like: Spark writes it when the first epoch of a run ends.
+            // The schema of the state: Spark writes it at the first epoch boundary of a run.
             if (version < 0) epoch.writeRecordedStateMetadata();
             version = state.version();
             return new Cut(next, state, System.nanoTime() - began);
@@ -153,12 +154,12 @@ public final class MidEpochCommits {
         }
     }
 
-    private void request(CutFinder place) {
+    private void request(CutFinder finder) {
         CompletableFuture<String> answer = new CompletableFuture<>();
         requested = answer;
         Thread thread = new Thread(() -> {
             try {
-                answer.complete(commit(place));
+                answer.complete(commit(finder));
             } catch (Throwable error) {
                 answer.completeExceptionally(error);
             }
@@ -168,17 +169,17 @@ public final class MidEpochCommits {
         thread.start();
     }
 
-    /** Whether a commit was requested and is not done yet. */
+    /** Whether a requested commit is still in progress. */
     public boolean underWay() {
         return requested != null && !requested.isDone();
     }
 
     /**
-     * The commit that was requested, as JSON: its epoch, the sources' {@code position}, and the entries of Spark's
-     * two logs, with how long it took and how large the state is. Empty where there is none: the epoch just began or
-     * ended, or the rows in flight took too long.
+     * The requested commit, as JSON: its epoch, the sources' {@code position}, the entries of Spark's two logs, its
+     * duration and the size of the state. Empty if there is none: the epoch just began or ended, or the rows in
+     * flight took too long.
      *
-     * @throws java.util.concurrent.CompletionException if a result was lost: the run must begin again before it
+     * @throws java.util.concurrent.CompletionException if a result was lost: the run must restart from an earlier commit
      */
     public String result() {
         CompletableFuture<String> answer = requested;
@@ -186,39 +187,39 @@ public final class MidEpochCommits {
         return answer == null ? "" : answer.join();
     }
 
-    private String commit(CutFinder place) throws Exception {
+    private String commit(CutFinder finder) throws Exception {
         IncrementalExecution epoch = query.lastExecution();
         if (epoch == null) return "";
         long began = System.nanoTime();
-        Cut cut = place.find(epoch);
+        Cut cut = finder.find(epoch);
         if (cut == null) return "";
         participants.flushOutput();
         if (query.lastExecution() != epoch) return "";
-        ObjectNode everything = JSON.createObjectNode();
+        ObjectNode position = JSON.createObjectNode();
         Map<SparkDataStream, Offset> ends = new HashMap<>();
         for (RealTimeStreamScanExec scan : scans(epoch)) {
             ObjectNode end = end(scan, cut.positions);
-            everything.setAll(end);
+            position.setAll(end);
             ends.put(scan.stream(), new SerializedOffset(end.toString()));
         }
         ObjectNode commit = JSON.createObjectNode();
         commit.put("batch", cut.state == null ? epoch.currentBatchId() : cut.state.version() - 1);
-        commit.set("position", everything);
+        commit.set("position", position);
         commit.put("offsets", offsetEntry(epoch, ends));
         commit.put("commit", commitEntry(epoch, cut.state));
         commit.set("phases", JSON.valueToTree(phases(cut, System.nanoTime() - began)));
-        commit.set("state", JSON.valueToTree(described(cut.state)));
+        commit.set("state", JSON.valueToTree(describe(cut.state)));
         return commit.toString();
     }
 
-    /** How long it took, and how long the sources were paused for it, in milliseconds. */
+    /** The duration of the commit and of the pause of the sources, in milliseconds. */
     private Map<String, Long> phases(Cut cut, long nanos) {
         long paused = cut.pausedNanos / 1_000_000;
         if (!pauses) return Map.of("commit", nanos / 1_000_000);
         return Map.of("commit", Math.max(nanos / 1_000_000 - paused, 0), "pause", paused);
     }
 
-    private static Map<String, Long> described(StateVersion state) {
+    private static Map<String, Long> describe(StateVersion state) {
         if (state == null) return Map.of();
         return Map.of(
                 "operators", (long) state.ids().size(),
@@ -228,7 +229,7 @@ public final class MidEpochCommits {
                 "commit_ms", state.tookMs());
     }
 
-    /** Where a source is: where its epoch began, or where its tasks are by now. */
+    /** The position of a source: the current offsets of its tasks, or else the start of the epoch. */
     private static ObjectNode end(RealTimeStreamScanExec scan, List<RecordPosition> positions) throws Exception {
         ObjectNode end = (ObjectNode) JSON.readTree(scan.start().json());
         for (RecordPosition position : positions) {
@@ -242,14 +243,14 @@ public final class MidEpochCommits {
     }
 
     private static List<StatefulOperatorStateInfo> operators(IncrementalExecution epoch) {
-        List<StatefulOperatorStateInfo> found = new ArrayList<>();
-        operators(epoch.executedPlan(), found);
-        return found;
+        List<StatefulOperatorStateInfo> operators = new ArrayList<>();
+        collectOperators(epoch.executedPlan(), operators);
+        return operators;
     }
 
-    private static void operators(SparkPlan node, List<StatefulOperatorStateInfo> found) {
-        if (node instanceof StatefulOperator state) found.add(state.stateInfo().get());
-        for (SparkPlan child : PlanTree.<SparkPlan>list(node.children())) operators(child, found);
+    private static void collectOperators(SparkPlan node, List<StatefulOperatorStateInfo> operators) {
+        if (node instanceof StatefulOperator state) operators.add(state.stateInfo().get());
+        for (SparkPlan child : PlanTree.<SparkPlan>list(node.children())) collectOperators(child, operators);
     }
 
     private static List<RealTimeStreamScanExec> scans(IncrementalExecution epoch) {

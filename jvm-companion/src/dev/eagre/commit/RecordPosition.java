@@ -2,7 +2,7 @@ package dev.eagre.commit;
 
 import java.io.Serializable;
 
-/** Where a record stands. */
+/** The position of a record. */
 public record RecordPosition(String topic, int partition, long offset) implements Serializable {
     @Override
     public String toString() {

@@ -8,16 +8,16 @@ import java.util.List;
 import java.util.Map.Entry;
 
 /**
- * A row that could not go on.
+ * A row that could not be processed.
  *
- * @param position where its record stands; null if nobody knows
- * @param reason why it could not, after a word in capitals or a function's name
- * @param time when that was
- * @param original its record; null if it is yet to be read
- * @param identity what a later run knows it by; null if nobody asks
+ * @param position the position of its record; null if unknown
+ * @param reason why it failed, after a word in capitals or a function's name
+ * @param time when it failed
+ * @param original its record; null if it is not read yet
+ * @param identity identifies it in later runs; null without exactly once
  */
 public record DeadLetter(RecordPosition position, String reason, Instant time, SourceRecord original, String identity) {
-    /** A letter whose record is read from its topic when the letter is written. */
+    /** A dead letter whose record is read from its topic when the dead letter is written. */
     public static DeadLetter of(RecordPosition position, String reason) {
         return new DeadLetter(position, reason, Instant.now(), null, null);
     }
@@ -26,15 +26,15 @@ public record DeadLetter(RecordPosition position, String reason, Instant time, S
         return new DeadLetter(position, reason, Instant.now(), original, null);
     }
 
-    DeadLetter with(SourceRecord found) {
-        return new DeadLetter(position, reason, time, found, identity);
+    DeadLetter with(SourceRecord record) {
+        return new DeadLetter(position, reason, time, record, identity);
     }
 
-    DeadLetter known(String by) {
-        return new DeadLetter(position, reason, time, original, by);
+    DeadLetter withIdentity(String value) {
+        return new DeadLetter(position, reason, time, original, value);
     }
 
-    /** The record's own headers, then the letter's. */
+    /** The headers of the record, then those of the dead letter. */
     List<Entry<String, byte[]>> headers(String pipeline, String lost) {
         List<Entry<String, byte[]>> headers = new ArrayList<>(original.headers());
         headers.add(text("eagre-pipeline", pipeline));

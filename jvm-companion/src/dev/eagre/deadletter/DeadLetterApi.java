@@ -17,12 +17,12 @@ import org.apache.spark.sql.types.ObjectType;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What the Python package calls. */
+/** Parsing and size checks, as called from Python. */
 public final class DeadLetterApi {
     private DeadLetterApi() {}
 
     /**
-     * The columns of a record's value; null where there are none.
+     * The columns of a record's value; null if it cannot be parsed.
      *
      * @param record the parsed value, then value, key, headers, topic, partition, offset
      */
@@ -32,17 +32,17 @@ public final class DeadLetterApi {
         return ExpressionUtils.column(new ParseRecord(new ParseRecord.Rules(rules, suspects), expressions(record)));
     }
 
-    /** Whether a record fits the sink; the columns are the arguments of {@link CheckSize#fits}. */
+    /** Whether a record fits into the sink; the columns are the arguments of {@link CheckSize#fits}. */
     public static Column fits(String rules, List<Column> arguments) {
         Expression target = Literal.fromObject(new CheckSize(rules), new ObjectType(CheckSize.class));
-        Seq<AbstractDataType> asTheyAre = CollectionConverters.asScala(List.<AbstractDataType>of()).toVector();
+        Seq<AbstractDataType> noConversions = CollectionConverters.asScala(List.<AbstractDataType>of()).toVector();
         return ExpressionUtils.column(new Invoke(
-                target, "fits", DataTypes.BooleanType, expressions(arguments), asTheyAre, false, false, false));
+                target, "fits", DataTypes.BooleanType, expressions(arguments), noConversions, false, false, false));
     }
 
     private static Seq<Expression> expressions(List<Column> columns) {
-        List<Expression> found = new ArrayList<>();
-        columns.forEach(column -> found.add(ExpressionUtils.expression(column)));
-        return CollectionConverters.asScala(found).toVector();
+        List<Expression> expressions = new ArrayList<>();
+        columns.forEach(column -> expressions.add(ExpressionUtils.expression(column)));
+        return CollectionConverters.asScala(expressions).toVector();
     }
 }

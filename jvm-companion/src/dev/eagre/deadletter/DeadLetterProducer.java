@@ -16,29 +16,29 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Writes the dead letters of this JVM to one cluster, on a thread of its own: the rows of a task do
- * not wait for a producer to start, a topic to be made, or a record to be read again. It lives as long
- * as the JVM.
+ * Writes the dead letters of this JVM to one cluster, on its own thread. The rows of a task do not wait
+ * until a producer has started, a topic is created, or a record is read again. It lives as long as the
+ * JVM.
  */
 final class DeadLetterProducer {
     private static final Map<Map<String, Object>, DeadLetterProducer> OPEN = new ConcurrentHashMap<>();
-    private static final int MOST_AT_ONCE = 2000;
+    private static final int MAX_BATCH_LETTERS = 2000;
     private static final long IDLE_SECONDS = 30;
-    /** Below any topic's limit: the client cuts a batch that is refused into such ones, again and again. */
-    private static final int BATCH = 1 << 10;
-    private static final int LARGEST = 1 << 27;
-    private static final int LETTERHEAD = 1 << 16;
+    /** Below any topic's limit: the client splits a rejected batch into batches of this size repeatedly. */
+    private static final int BATCH_BYTES = 1 << 10;
+    private static final int MAX_RECORD_BYTES = 1 << 27;
+    private static final int HEADER_BYTES = 1 << 16;
 
     private final Map<String, Object> settings;
-    private final LinkedBlockingQueue<Order> queue = new LinkedBlockingQueue<>();
-    private final Set<String> known = ConcurrentHashMap.newKeySet();
+    private final LinkedBlockingQueue<Request> queue = new LinkedBlockingQueue<>();
+    private final Set<String> createdTopics = ConcurrentHashMap.newKeySet();
     private final SourceRecordReader originals;
     private CompletableFuture<Void> last = CompletableFuture.completedFuture(null);
     private volatile boolean lost;
     private Object producer;
 
-    /** A letter on its way; {@code lost} says why a part of its record is missing. */
-    static final class Order {
+    /** A dead letter to write; {@code lost} is why a part of its record is missing. */
+    static final class Request {
         final String pipeline;
         final String source;
         final String topic;
@@ -46,23 +46,23 @@ final class DeadLetterProducer {
         DeadLetter letter;
         String lost;
 
-        Order(String pipeline, String source, String topic, DeadLetter letter) {
+        Request(String pipeline, String source, String topic, DeadLetter letter) {
             this.pipeline = pipeline;
             this.source = source;
             this.topic = topic;
             this.letter = letter;
         }
 
-        void lacks(SourceRecord what, String why) {
-            letter = letter.with(what);
-            lost = why;
+        void replaceRecord(SourceRecord replacement, String reason) {
+            letter = letter.with(replacement);
+            lost = reason;
         }
     }
 
     private DeadLetterProducer(Map<String, Object> settings) {
         this.settings = settings;
         originals = new SourceRecordReader(settings);
-        Thread thread = new Thread(this::work, "eagre-dead-letters");
+        Thread thread = new Thread(this::run, "eagre-dead-letters");
         thread.setDaemon(true);
         thread.setContextClassLoader(Thread.currentThread().getContextClassLoader());
         thread.start();
@@ -72,91 +72,91 @@ final class DeadLetterProducer {
         return OPEN.computeIfAbsent(settings, DeadLetterProducer::new);
     }
 
-    /** Takes a letter; the answer is there when the cluster has it. */
+    /** Queues a dead letter; the future completes when the cluster has stored it. */
     synchronized CompletableFuture<Void> send(String pipeline, String source, String topic, DeadLetter letter) {
-        Order order = new Order(pipeline, source, topic, letter);
-        order.done.whenComplete((done, error) -> lost |= error != null);
-        queue.add(order);
-        last = order.done;
-        return order.done;
+        Request request = new Request(pipeline, source, topic, letter);
+        request.done.whenComplete((done, error) -> lost |= error != null);
+        queue.add(request);
+        last = request.done;
+        return request.done;
     }
 
-    /** Waits until every letter so far is settled, which goes in their order; false if any was lost. */
+    /** Waits until every dead letter so far is delivered or lost, in order; false if any was lost. */
     static boolean settled() {
-        boolean kept = true;
-        for (DeadLetterProducer outbox : OPEN.values()) {
-            kept &= outbox.kept();
+        boolean delivered = true;
+        for (DeadLetterProducer producer : OPEN.values()) {
+            delivered &= producer.delivered();
         }
-        return kept;
+        return delivered;
     }
 
-    private boolean kept() {
-        CompletableFuture<Void> awaited;
+    private boolean delivered() {
+        CompletableFuture<Void> latest;
         synchronized (this) {
-            awaited = last;
+            latest = last;
         }
-        return failure(awaited) == null && !lost;
+        return failure(latest) == null && !lost;
     }
 
-    private void work() {
-        List<Order> orders = new ArrayList<>();
+    private void run() {
+        List<Request> requests = new ArrayList<>();
         while (true) {
             try {
-                Order first = queue.poll(IDLE_SECONDS, TimeUnit.SECONDS);
+                Request first = queue.poll(IDLE_SECONDS, TimeUnit.SECONDS);
                 if (first == null) {
-                    rest();
+                    closeClients();
                     continue;
                 }
-                orders.add(first);
-                queue.drainTo(orders, MOST_AT_ONCE - 1);
-                deliver(orders);
+                requests.add(first);
+                queue.drainTo(requests, MAX_BATCH_LETTERS - 1);
+                deliver(requests);
             } catch (Throwable error) {
-                orders.forEach(order -> order.done.completeExceptionally(error));
+                requests.forEach(request -> request.done.completeExceptionally(error));
             }
-            orders.clear();
+            requests.clear();
         }
     }
 
-    /** Closes the clients; the next letter opens them again. */
-    private void rest() {
+    /** Closes the clients; the next dead letter opens them again. */
+    private void closeClients() {
         originals.close();
         if (producer != null) KafkaClients.call(producer, "close", Duration.ofSeconds(1));
         producer = null;
-        known.clear();
+        createdTopics.clear();
     }
 
-    private void deliver(List<Order> orders) {
-        originals.find(orders);
+    private void deliver(List<Request> requests) {
+        originals.readAll(requests);
         List<Future<?>> sent = new ArrayList<>();
-        for (Order order : orders) {
-            sent.add(post(order));
+        for (Request request : requests) {
+            sent.add(produce(request));
         }
-        for (int i = 0; i < orders.size(); i++) {
-            settle(orders.get(i), sent.get(i));
+        for (int i = 0; i < requests.size(); i++) {
+            settle(requests.get(i), sent.get(i));
         }
     }
 
-    private void settle(Order order, Future<?> sent) {
+    private void settle(Request request, Future<?> sent) {
         Throwable error = failure(sent);
-        if (KafkaClients.is(error, "RecordTooLargeException")) error = failure(post(withoutValue(order)));
-        if (KafkaClients.is(error, "RecordTooLargeException")) error = failure(post(withoutAnything(order)));
+        if (KafkaClients.is(error, "RecordTooLargeException")) error = failure(produce(withoutValue(request)));
+        if (KafkaClients.is(error, "RecordTooLargeException")) error = failure(produce(withoutAnything(request)));
         if (error == null) {
-            order.done.complete(null);
+            request.done.complete(null);
         } else {
-            known.remove(order.topic);
-            order.done.completeExceptionally(error);
+            createdTopics.remove(request.topic);
+            request.done.completeExceptionally(error);
         }
     }
 
-    private static Order withoutValue(Order order) {
-        order.lacks(order.letter.original().withoutValue(),
-                "the record of " + order.letter.original().size() + " bytes is larger than this topic takes");
-        return order;
+    private static Request withoutValue(Request request) {
+        request.replaceRecord(request.letter.original().withoutValue(),
+                "the record of " + request.letter.original().size() + " bytes exceeds the limit of this topic");
+        return request;
     }
 
-    private static Order withoutAnything(Order order) {
-        order.lacks(SourceRecord.NOTHING, "the record's headers are larger than this topic takes");
-        return order;
+    private static Request withoutAnything(Request request) {
+        request.replaceRecord(SourceRecord.EMPTY, "the record's headers exceed the limit of this topic");
+        return request;
     }
 
     private static Throwable failure(Future<?> sent) {
@@ -170,18 +170,18 @@ final class DeadLetterProducer {
         }
     }
 
-    private Future<?> post(Order order) {
+    private Future<?> produce(Request request) {
         try {
             if (producer == null) producer = open();
-            if (known.add(order.topic)) create(order);
-            SourceRecord original = order.letter.original();
+            if (createdTopics.add(request.topic)) create(request);
+            SourceRecord original = request.letter.original();
             List<Object> headers = new ArrayList<>();
-            for (Entry<String, byte[]> header : order.letter.headers(order.pipeline, order.lost)) {
+            for (Entry<String, byte[]> header : request.letter.headers(request.pipeline, request.lost)) {
                 headers.add(KafkaClients.make(
                         KafkaClients.COMMON + "header.internals.RecordHeader", header.getKey(), header.getValue()));
             }
             Object record = KafkaClients.make(KafkaClients.CLIENTS + "producer.ProducerRecord",
-                    order.topic, null, null, original.key(), original.value(), headers);
+                    request.topic, null, null, original.key(), original.value(), headers);
             return (Future<?>) KafkaClients.call(producer, "send", record);
         } catch (RuntimeException error) {
             return CompletableFuture.failedFuture(error);
@@ -190,23 +190,23 @@ final class DeadLetterProducer {
 
     private Object open() {
         String bytes = KafkaClients.COMMON + "serialization.ByteArraySerializer";
-        Map<String, Object> all = new LinkedHashMap<>(settings);
-        all.put("key.serializer", bytes);
-        all.put("value.serializer", bytes);
-        all.put("acks", "all");
-        all.put("linger.ms", "0");
-        all.put("max.block.ms", "15000");
-        all.put("batch.size", String.valueOf(BATCH));
-        all.put("max.request.size", String.valueOf(LARGEST));
-        all.put("buffer.memory", String.valueOf(LARGEST));
-        return KafkaClients.make(KafkaClients.CLIENTS + "producer.KafkaProducer", all);
+        Map<String, Object> config = new LinkedHashMap<>(settings);
+        config.put("key.serializer", bytes);
+        config.put("value.serializer", bytes);
+        config.put("acks", "all");
+        config.put("linger.ms", "0");
+        config.put("max.block.ms", "15000");
+        config.put("batch.size", String.valueOf(BATCH_BYTES));
+        config.put("max.request.size", String.valueOf(MAX_RECORD_BYTES));
+        config.put("buffer.memory", String.valueOf(MAX_RECORD_BYTES));
+        return KafkaClients.make(KafkaClients.CLIENTS + "producer.KafkaProducer", config);
     }
 
-    /** Creates the topic, for records as large as those of its source with the letter's headers. */
-    private void create(Order order) {
-        int largest = KafkaClients.largestMessage(settings, order.source);
-        Map<String, String> larger = Map.of("max.message.bytes", String.valueOf((long) largest + LETTERHEAD));
-        boolean made = largest > 0 && KafkaClients.create(settings, order.topic, larger);
-        if (!made) KafkaClients.create(settings, order.topic, Map.of());
+    /** Creates the topic, with a limit for the largest record of its source plus the dead letter's headers. */
+    private void create(Request request) {
+        int largest = KafkaClients.largestMessage(settings, request.source);
+        Map<String, String> config = Map.of("max.message.bytes", String.valueOf((long) largest + HEADER_BYTES));
+        boolean created = largest > 0 && KafkaClients.create(settings, request.topic, config);
+        if (!created) KafkaClients.create(settings, request.topic, Map.of());
     }
 }

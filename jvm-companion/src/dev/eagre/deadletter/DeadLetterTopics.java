@@ -4,7 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** Where the dead letters of a pipeline go: the topics, and the clusters they are on. */
+/** The dead-letter topics of a pipeline, and their clusters. */
 final class DeadLetterTopics {
     private final JsonNode json;
 
@@ -12,22 +12,22 @@ final class DeadLetterTopics {
         this.json = json;
     }
 
-    /** The topic for a row; its source topic is null if nobody knows it. */
+    /** The dead-letter topic for a row; its source topic is null if unknown. */
     String topic(String source) {
         return source == null ? json.get("topic").asText() : source + json.get("suffix").asText();
     }
 
-    /** The topic that a topic of letters belongs to. */
+    /** The source topic of a dead-letter topic. */
     String source(String topic) {
         String suffix = json.get("suffix").asText();
         return topic.endsWith(suffix) ? topic.substring(0, topic.length() - suffix.length()) : topic;
     }
 
-    /** The client settings of a source topic's cluster; of the first source's, if it is not known. */
+    /** The client settings for a source topic's cluster; for the first source's cluster if it is unknown. */
     Map<String, Object> settings(String source) {
         JsonNode clusters = json.get("clusters");
-        JsonNode one = source != null && clusters.has(source) ? clusters.get(source) : clusters.elements().next();
-        return settings(one);
+        JsonNode cluster = source != null && clusters.has(source) ? clusters.get(source) : clusters.elements().next();
+        return settings(cluster);
     }
 
     static Map<String, Object> settings(JsonNode json) {

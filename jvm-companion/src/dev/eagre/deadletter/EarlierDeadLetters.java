@@ -5,8 +5,8 @@ import dev.eagre.commit.RecordPosition;
 import dev.eagre.delivery.DeliveredOffsets;
 
 /**
- * The dead letters that a pipeline which delivers exactly once wrote before this run, since its last
- * commit: their rows are read again, and end there again without a second letter.
+ * The dead letters that earlier runs of an exactly-once pipeline wrote since the last commit. Their rows
+ * are read again and fail again, and must not produce a second dead letter.
  */
 final class EarlierDeadLetters {
     private final String prefix;
@@ -15,7 +15,7 @@ final class EarlierDeadLetters {
 
     /**
      * @param run {@code prefix}, the pipeline's id and incarnation; {@code written}, a {@link DeliveredOffsets}
-     * @param site who writes: a function, the source, or the sink
+     * @param site what writes the dead letter: a function, the source, or the sink
      */
     EarlierDeadLetters(JsonNode run, String site) {
         prefix = run.get("prefix").asText();

@@ -13,10 +13,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What becomes of rows of one task that cannot go on: the rule that the user chose. Its JSON has
- * {@code pipeline}, {@code on_error} ({@code dead-letter}, {@code drop} or {@code fail}) and
- * {@code dead_letters}, which is null where there is nowhere to send them, and {@code run}, which is
- * null unless results are delivered exactly once.
+ * Applies the user's error policy to the rows of one task that cannot be processed. Its JSON has
+ * {@code pipeline}, {@code on_error} ({@code dead-letter}, {@code drop} or {@code fail}),
+ * {@code dead_letters}, which is null without a dead-letter topic, and {@code run}, which is null
+ * without exactly-once delivery.
  */
 public final class ErrorPolicy {
     private static final Logger LOG = LoggerFactory.getLogger("dev.eagre.letters");
@@ -25,21 +25,21 @@ public final class ErrorPolicy {
 
     private final String pipeline;
     private final String onError;
-    private final TaskDeadLetters letters;
-    private final EarlierDeadLetters memory;
+    private final TaskDeadLetters deadLetters;
+    private final EarlierDeadLetters earlier;
     private long logged = System.nanoTime() - LOG_EVERY_NANOS;
     private long unlogged;
 
-    /** @param site who writes: a function, the source, or the sink */
+    /** @param site what writes the dead letters: a function, the source, or the sink */
     public ErrorPolicy(JsonNode json, String site) {
         pipeline = json.get("pipeline").asText();
         onError = json.get("on_error").asText();
-        JsonNode address = json.path("dead_letters");
-        letters = address.isObject() ? new TaskDeadLetters(pipeline, new DeadLetterTopics(address)) : null;
-        memory = exact(json) ? new EarlierDeadLetters(json.get("run"), site) : null;
+        JsonNode topics = json.path("dead_letters");
+        deadLetters = topics.isObject() ? new TaskDeadLetters(pipeline, new DeadLetterTopics(topics)) : null;
+        earlier = exact(json) ? new EarlierDeadLetters(json.get("run"), site) : null;
     }
 
-    /** A policy for the task that runs, which does not end before its letters have arrived. */
+    /** A policy for the current task, which waits at its end until its dead letters are delivered. */
     static ErrorPolicy forThisTask(JsonNode json, String site) {
         ErrorPolicy policy = new ErrorPolicy(json, site);
         TaskContext task = TaskContext.get();
@@ -50,7 +50,7 @@ public final class ErrorPolicy {
         return policy;
     }
 
-    /** Whether the rows are those of a pipeline that delivers exactly once. */
+    /** Whether the pipeline delivers exactly once. */
     public static boolean exact(JsonNode json) {
         return json.path("run").isObject();
     }
@@ -63,30 +63,30 @@ public final class ErrorPolicy {
         }
     }
 
-    /** Whether rows that a record gives must be counted, to know which of them failed before. */
-    public boolean counts() {
-        return memory != null;
+    /** Whether the rows of a record must be numbered, to identify those that failed in an earlier run. */
+    public boolean needsOrdinals() {
+        return earlier != null;
     }
 
-    /** Whether any row became a dead letter before this run began, and is read again now. */
-    public boolean remembers() {
-        return memory != null && !memory.isEmpty();
+    /** Whether earlier runs wrote dead letters for rows that are read again now. */
+    public boolean hasEarlier() {
+        return earlier != null && !earlier.isEmpty();
     }
 
-    /** Whether a row did. */
-    public boolean wrote(RecordPosition position, int ordinal) {
-        return remembers() && position != null && memory.holds(position, ordinal);
+    /** Whether an earlier run wrote a dead letter for this row. */
+    public boolean alreadyWritten(RecordPosition position, int ordinal) {
+        return hasEarlier() && position != null && earlier.holds(position, ordinal);
     }
 
     /**
-     * Applies the rule.
+     * Applies the policy.
      *
-     * @param code what the query's error begins with, if the rule is to fail
-     * @param ordinal which of its record's rows failed
+     * @param code the error code of the query, if the policy is to fail
+     * @param ordinal the number of the row within its record
      */
     public void apply(String code, DeadLetter letter, int ordinal) {
-        if (onError.equals("fail")) raise(new SparkException(code + ": " + told(letter)));
-        if (onError.equals("drop") || letters == null) {
+        if (onError.equals("fail")) raise(new SparkException(code + ": " + describe(letter)));
+        if (onError.equals("drop") || deadLetters == null) {
             RowCounters.add(pipeline, "dropped");
             warn(brief(letter) + "; the row is dropped");
         } else {
@@ -94,32 +94,32 @@ public final class ErrorPolicy {
         }
     }
 
-    /** Sends a letter, whatever the rule. */
+    /** Sends a dead letter, regardless of the policy. */
     void send(DeadLetter letter, int ordinal) {
-        if (wrote(letter.position(), ordinal)) return;
-        boolean known = memory != null && letter.position() != null;
-        post(known ? letter.known(memory.identity(letter.position(), ordinal)) : letter);
+        if (alreadyWritten(letter.position(), ordinal)) return;
+        boolean withIdentity = earlier != null && letter.position() != null;
+        write(withIdentity ? letter.withIdentity(earlier.identity(letter.position(), ordinal)) : letter);
     }
 
-    private void post(DeadLetter letter) {
+    private void write(DeadLetter letter) {
         RowCounters.add(pipeline, "dead-lettered");
-        warn(brief(letter) + "; it goes to " + letters.send(letter));
+        warn(brief(letter) + "; it goes to " + deadLetters.send(letter));
     }
 
-    private static String told(DeadLetter letter) {
+    private static String describe(DeadLetter letter) {
         return letter.reason() + at(letter);
     }
 
-    /** The log does not repeat what stands in a record, which a parser's words may quote. */
+    /** A text without record contents, which a parser's message may quote. */
     private static String brief(DeadLetter letter) {
-        return letter.reason().startsWith("UNPARSABLE") ? "UNPARSABLE" + at(letter) : told(letter);
+        return letter.reason().startsWith("UNPARSABLE") ? "UNPARSABLE" + at(letter) : describe(letter);
     }
 
     private static String at(DeadLetter letter) {
         return letter.position() == null ? "" : " for the record " + letter.position();
     }
 
-    /** Says something at most once a second, and how much was left unsaid. */
+    /** Logs a warning at most once a second, with the number of suppressed ones. */
     public void warn(String text) {
         long now = System.nanoTime();
         if (now - logged < LOG_EVERY_NANOS) {
@@ -131,16 +131,16 @@ public final class ErrorPolicy {
         unlogged = 0;
     }
 
-    /** Makes sure that what was sent has arrived, before the epoch ends. */
+    /** Waits until all dead letters are delivered, before the epoch ends. */
     public void flush() {
         if (unlogged > 0) {
             LOG.warn("[{}] and {} more", pipeline, unlogged);
             unlogged = 0;
         }
-        if (letters != null) letters.flush();
+        if (deadLetters != null) deadLetters.flush();
     }
 
-    /** Throws what Java would have declared. */
+    /** Throws a checked exception without declaring it. */
     public static void raise(Throwable error) {
         ErrorPolicy.<RuntimeException>sneak(error);
     }

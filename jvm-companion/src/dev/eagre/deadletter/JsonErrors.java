@@ -3,35 +3,35 @@ package dev.eagre.deadletter;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** What Spark's parser lets pass, or does not say. */
+/** JSON errors that Spark's parser accepts or does not explain. */
 final class JsonErrors {
-    private static final int SHOWN = 300;
+    private static final int MAX_LENGTH = 300;
 
     private JsonErrors() {}
 
-    /** What is wrong with a value before it is parsed, in words; null if nothing is. */
+    /** Describes an error in a value before it is parsed; null if there is none. */
     static String fault(byte[] value) {
         if (value == null) return "the record has no value";
-        int begin = blank(value, 0);
-        if (begin == value.length) return "the value is empty";
-        if (value[begin] != '{') return utf8(value) ? "the value is not a JSON object" : NOT_UTF8;
-        int end = blank(value, end(value, begin));
+        int start = skipWhitespace(value, 0);
+        if (start == value.length) return "the value is empty";
+        if (value[start] != '{') return utf8(value) ? "the value is not a JSON object" : NOT_UTF8;
+        int end = skipWhitespace(value, end(value, start));
         if (!utf8(value)) return NOT_UTF8;
-        return end < value.length ? "something follows the JSON object, at byte " + end : null;
+        return end < value.length ? "unexpected data after the JSON object, at byte " + end : null;
     }
 
     static final String NOT_UTF8 = "the value is not UTF-8";
 
     static boolean utf8(byte[] value) {
         int signs = 0;
-        for (byte one : value) {
-            signs |= one;
+        for (byte next : value) {
+            signs |= next;
         }
         return signs >= 0 || UTF8String.fromBytes(value).isValid();
     }
 
-    /** The first byte that is no white space. */
-    private static int blank(byte[] value, int from) {
+    /** The index of the first byte that is not white space. */
+    private static int skipWhitespace(byte[] value, int from) {
         int i = from;
         while (i < value.length && (value[i] == ' ' || value[i] == '\n' || value[i] == '\r' || value[i] == '\t')) {
             i++;
@@ -39,7 +39,7 @@ final class JsonErrors {
         return i;
     }
 
-    /** The byte after the object that begins at a byte; the parser tells what is wrong inside of it. */
+    /** The index after the object that starts at an index; the parser reports errors inside it. */
     private static int end(byte[] value, int from) {
         int depth = 0;
         for (int i = from; i < value.length; i++) {
@@ -55,7 +55,7 @@ final class JsonErrors {
         return value.length;
     }
 
-    /** The byte with which a text in quotes ends. */
+    /** The index of the closing quote. */
     private static int quoted(byte[] value, int from) {
         for (int i = from + 1; i < value.length; i++) {
             if (value[i] == '\\') i++;
@@ -64,7 +64,7 @@ final class JsonErrors {
         return value.length;
     }
 
-    /** Why the parser did not take a value, in one line. */
+    /** The reason why the parser rejected a value, on one line. */
     static String reason(Throwable error) {
         Throwable cause = error;
         while (cause.getCause() != null && cause.getCause() != cause) {
@@ -75,7 +75,7 @@ final class JsonErrors {
                 : cause.getMessage() == null ? "" : cause.getMessage();
         String line = text.replaceFirst("^\\[[A-Z0-9_.]+] ", "").replaceFirst(" SQLSTATE: \\w{5}", "");
         line = line.lines().findFirst().orElse(cause.getClass().getSimpleName()).strip();
-        return line.length() <= SHOWN ? line : line.substring(0, SHOWN) + "…";
+        return line.length() <= MAX_LENGTH ? line : line.substring(0, MAX_LENGTH) + "…";
     }
 
     private static String place(JsonProcessingException error) {

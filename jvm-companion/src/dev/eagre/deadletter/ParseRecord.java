@@ -19,12 +19,12 @@ import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
 /**
- * The columns of a record's value, as a struct; null if there are none, which by then is dealt with:
- * sent as a dead letter, dropped with a count, or a failure of the query.
+ * The columns of a record's value, as a struct. It is null for a record that cannot be parsed. Such a
+ * record has then been sent as a dead letter, or dropped and counted, or it fails the query.
  *
  * <p>Its children are the parsed value, then value, key, headers, topic, partition, offset and timestamp. It
- * evaluates the first one itself, to catch what the parser throws. It says that it is not
- * deterministic, so that Spark evaluates it once for each record and moves no filter below it.
+ * evaluates the first one itself, to catch the parser's exceptions. It is declared as not
+ * deterministic, so that Spark evaluates it once per record and moves no filter below it.
  */
 public final class ParseRecord extends Expression implements CodegenFallback, Serializable {
     private static final int PARSED = 0;
@@ -43,11 +43,11 @@ public final class ParseRecord extends Expression implements CodegenFallback, Se
     private transient Set<RecordPosition> quarantine;
     private transient ErrorPolicy policy;
     private transient InFlightOffsets.SourcePosition position;
-    private transient SourceDelays waits;
+    private transient SourceDelays delays;
     private transient UTF8String readTopic;
     private transient int readPartition;
 
-    /** What it goes by, as JSON; client settings are in it, which no plan may show. */
+    /** The policy, as JSON; it contains client settings, which must not appear in a plan. */
     public record Rules(String json, SuspectRecords suspects) implements Serializable {
         @Override
         public String toString() {
@@ -63,41 +63,41 @@ public final class ParseRecord extends Expression implements CodegenFallback, Se
 
     @Override
     public Object eval(InternalRow row) {
-        if (parts == null) begin();
+        if (parts == null) initialize();
         UTF8String topic = (UTF8String) parts[TOPIC].eval(row);
         int partition = (Integer) parts[PARTITION].eval(row);
         long offset = (Long) parts[OFFSET].eval(row);
-        if (position != null) position.take(topic, partition, offset);
-        waits(topic, partition).took((Long) parts[TIMESTAMP].eval(row));
-        if (policy.remembers() && policy.wrote(new RecordPosition(topic.toString(), partition, offset), 0)) return null;
+        if (position != null) position.read(topic, partition, offset);
+        delays(topic, partition).took((Long) parts[TIMESTAMP].eval(row));
+        if (policy.hasEarlier() && policy.alreadyWritten(new RecordPosition(topic.toString(), partition, offset), 0)) return null;
         if (!quarantine.isEmpty() && quarantine.contains(new RecordPosition(topic.toString(), partition, offset))) {
-            policy.send(letter(row, "QUARANTINED: tasks failed at this record"), 0);
+            policy.send(letter(row, "QUARANTINED: this record crashed its task repeatedly"), 0);
             return null;
         }
-        String fault = fault((byte[]) parts[VALUE].eval(row));
-        if (fault == null) {
+        String problem = problem((byte[]) parts[VALUE].eval(row));
+        if (problem == null) {
             try {
                 Object parsed = parts[PARSED].eval(row);
                 if (parsed != null) return parsed;
-                fault = "the parser gave nothing";
+                problem = "the parser returned nothing";
             } catch (Exception | StackOverflowError error) {
-                fault = JsonErrors.reason(error);
+                problem = JsonErrors.reason(error);
             }
         }
-        policy.apply("RECORD_REFUSED", letter(row, "UNPARSABLE: " + fault), 0);
+        policy.apply("RECORD_REFUSED", letter(row, "UNPARSABLE: " + problem), 0);
         return null;
     }
 
-    private SourceDelays waits(UTF8String topic, int partition) {
-        if (waits == null || partition != readPartition || !topic.equals(readTopic)) {
+    private SourceDelays delays(UTF8String topic, int partition) {
+        if (delays == null || partition != readPartition || !topic.equals(readTopic)) {
             readTopic = topic.clone();
             readPartition = partition;
-            waits = SourceDelays.of(topic, partition);
+            delays = SourceDelays.of(topic, partition);
         }
-        return waits;
+        return delays;
     }
 
-    private String fault(byte[] value) {
+    private String problem(byte[] value) {
         return switch (format) {
             case "json" -> JsonErrors.fault(value);
             case "string" -> value == null || JsonErrors.utf8(value) ? null : JsonErrors.NOT_UTF8;
@@ -105,12 +105,12 @@ public final class ParseRecord extends Expression implements CodegenFallback, Se
         };
     }
 
-    private void begin() {
+    private void initialize() {
         JsonNode json = ErrorPolicy.read(rules.json());
         format = json.get("format").asText();
         quarantine = new HashSet<>();
-        for (JsonNode one : json.get("quarantine")) {
-            quarantine.add(new RecordPosition(one.get(0).asText(), one.get(1).asInt(), one.get(2).asLong()));
+        for (JsonNode entry : json.get("quarantine")) {
+            quarantine.add(new RecordPosition(entry.get(0).asText(), entry.get(1).asInt(), entry.get(2).asLong()));
         }
         policy = ErrorPolicy.forThisTask(json, "source");
         InFlightOffsets offsets = InFlightOffsets.begin(rules.suspects()::failed);

@@ -8,15 +8,15 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A record as it came: its key, its value and its headers, byte for byte. */
+/** An unchanged source record: its key, value and headers. */
 record SourceRecord(byte[] key, byte[] value, List<Entry<String, byte[]>> headers) {
-    static final SourceRecord NOTHING = new SourceRecord(null, null, List.of());
+    static final SourceRecord EMPTY = new SourceRecord(null, null, List.of());
 
-    /** Takes headers as Spark's Kafka source gives them: an array of structs, or null. */
-    static List<Entry<String, byte[]>> headers(ArrayData given) {
+    /** Converts the headers of Spark's Kafka source: an array of structs, or null. */
+    static List<Entry<String, byte[]>> headers(ArrayData array) {
         List<Entry<String, byte[]>> headers = new ArrayList<>();
-        for (int i = 0; given != null && i < given.numElements(); i++) {
-            InternalRow header = given.getStruct(i, 2);
+        for (int i = 0; array != null && i < array.numElements(); i++) {
+            InternalRow header = array.getStruct(i, 2);
             UTF8String name = header.getUTF8String(0);
             headers.add(header(name.toString(), header.isNullAt(1) ? null : header.getBinary(1)));
         }
@@ -31,7 +31,7 @@ record SourceRecord(byte[] key, byte[] value, List<Entry<String, byte[]>> header
         return new SourceRecord(key, null, headers);
     }
 
-    /** About how much memory it takes. */
+    /** Its approximate size in memory. */
     long size() {
         long size = (key == null ? 0 : key.length) + (value == null ? 0 : value.length);
         for (Map.Entry<String, byte[]> header : headers) {

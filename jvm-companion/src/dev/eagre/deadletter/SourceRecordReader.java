@@ -1,7 +1,7 @@
 package dev.eagre.deadletter;
 
 import dev.eagre.commit.RecordPosition;
-import dev.eagre.deadletter.DeadLetterProducer.Order;
+import dev.eagre.deadletter.DeadLetterProducer.Request;
 import dev.eagre.kafka.KafkaClients;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -12,12 +12,12 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * Reads records again by their position, for letters of rows that are known by it alone. Those of a
- * partition are read together, from the first to the last; where the next one is far, it is sought.
+ * Reads records again by their position, for dead letters that know only the position. The records of a
+ * partition are read together, in order. If the next one is far away, the reader seeks.
  */
 final class SourceRecordReader {
-    private static final long PATIENCE_MS = 10_000;
-    private static final long FAR = 500;
+    private static final long TIMEOUT_MS = 10_000;
+    private static final long SEEK_DISTANCE = 500;
 
     private final Map<String, Object> settings;
     private Object consumer;
@@ -26,71 +26,71 @@ final class SourceRecordReader {
         this.settings = settings;
     }
 
-    /** Gives each letter its record; one that cannot be read is noted as lost. */
-    void find(List<Order> orders) {
-        Map<String, List<Order>> partitions = new TreeMap<>();
-        for (Order order : orders) {
-            RecordPosition position = order.letter.position();
-            if (order.letter.original() != null) continue;
+    /** Reads the record of each dead letter; a record that cannot be read is marked as lost. */
+    void readAll(List<Request> requests) {
+        Map<String, List<Request>> partitions = new TreeMap<>();
+        for (Request request : requests) {
+            RecordPosition position = request.letter.position();
+            if (request.letter.original() != null) continue;
             if (position == null) {
-                order.lacks(SourceRecord.NOTHING, "it is not known which record the row came from");
+                request.replaceRecord(SourceRecord.EMPTY, "the record of the row is unknown");
                 continue;
             }
             partitions.computeIfAbsent(position.topic() + "/" + position.partition(), name -> new ArrayList<>())
-                    .add(order);
+                    .add(request);
         }
-        partitions.values().forEach(this::readOrGiveUp);
+        partitions.values().forEach(this::readPartition);
     }
 
-    private void readOrGiveUp(List<Order> orders) {
+    private void readPartition(List<Request> requests) {
         try {
-            read(orders);
+            read(requests);
         } catch (RuntimeException error) {
             close();
-            for (Order order : orders) {
-                if (order.letter.original() == null) {
-                    order.lacks(SourceRecord.NOTHING, "the record could not be read again: " + error);
+            for (Request request : requests) {
+                if (request.letter.original() == null) {
+                    request.replaceRecord(SourceRecord.EMPTY, "the record could not be read again: " + error);
                 }
             }
         }
     }
 
-    private void read(List<Order> orders) {
-        orders.sort(Comparator.comparingLong(SourceRecordReader::offset));
-        RecordPosition first = orders.get(0).letter.position();
+    private void read(List<Request> requests) {
+        requests.sort(Comparator.comparingLong(SourceRecordReader::offset));
+        RecordPosition first = requests.get(0).letter.position();
         if (consumer == null) consumer = KafkaClients.consumer(settings);
         Object partition = KafkaClients.make(KafkaClients.COMMON + "TopicPartition", first.topic(), first.partition());
         KafkaClients.call(consumer, "assign", KafkaClients.one(partition));
         long position = Long.MIN_VALUE;
-        long deadline = System.currentTimeMillis() + PATIENCE_MS;
+        long deadline = System.currentTimeMillis() + TIMEOUT_MS;
         int next = 0;
-        while (next < orders.size()) {
-            long wanted = offset(orders.get(next));
-            if (position < wanted - FAR) {
-                KafkaClients.call(consumer, "seek", partition, wanted);
-                position = wanted;
+        while (next < requests.size()) {
+            long target = offset(requests.get(next));
+            if (position < target - SEEK_DISTANCE) {
+                KafkaClients.call(consumer, "seek", partition, target);
+                position = target;
             }
             Object records = KafkaClients.call(consumer, "poll", Duration.ofMillis(500));
             for (Object record : (Iterable<?>) records) {
                 position = (Long) KafkaClients.call(record, "offset") + 1;
                 int before = next;
-                next = match(orders, next, record, position - 1);
-                if (next > before) deadline = System.currentTimeMillis() + PATIENCE_MS;
-                if (next == orders.size()) break;
+                next = match(requests, next, record, position - 1);
+                if (next > before) deadline = System.currentTimeMillis() + TIMEOUT_MS;
+                if (next == requests.size()) break;
             }
             if (System.currentTimeMillis() > deadline) {
-                throw new IllegalStateException("nothing came within " + PATIENCE_MS / 1000 + " s");
+                throw new IllegalStateException("no record within " + TIMEOUT_MS / 1000 + " s");
             }
         }
     }
 
-    /** Gives a record to those who want it; those who want an earlier one will not get it any more. */
-    private static int match(List<Order> orders, int from, Object record, long offset) {
+    /** Assigns a record to the requests for its offset; requests for earlier offsets are lost. */
+    private static int match(List<Request> requests, int from, Object record, long offset) {
         int next = from;
-        while (next < orders.size() && offset(orders.get(next)) <= offset) {
-            Order order = orders.get(next);
-            if (offset(order) == offset) order.letter = order.letter.with(original(record));
-            else order.lacks(SourceRecord.NOTHING, "the record is no longer in its topic");
+        while (next < requests.size() && offset(requests.get(next)) <= offset) {
+            Request request = requests.get(next);
+            if (offset(request) == offset) request.letter = request.letter.with(original(record));
+            else request.replaceRecord(SourceRecord.EMPTY, "the record is no longer in its topic");
             next++;
         }
         return next;
@@ -104,17 +104,17 @@ final class SourceRecordReader {
         return new SourceRecord((byte[]) KafkaClients.call(record, "key"), (byte[]) KafkaClients.call(record, "value"), headers);
     }
 
-    private static long offset(Order order) {
-        return order.letter.position().offset();
+    private static long offset(Request request) {
+        return request.letter.position().offset();
     }
 
     void close() {
-        Object closed = consumer;
+        Object closing = consumer;
         consumer = null;
         try {
-            if (closed != null) ((AutoCloseable) closed).close();
+            if (closing != null) ((AutoCloseable) closing).close();
         } catch (Exception error) {
-            // It only read.
+            // Nothing is lost: the consumer only read.
         }
     }
 }

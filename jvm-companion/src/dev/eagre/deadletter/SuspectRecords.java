@@ -12,14 +12,14 @@ import org.apache.spark.util.CollectionAccumulator;
 import scala.Option;
 
 /**
- * Rows that tasks of a query failed at. They come to the driver in an accumulator: Spark's public ones
- * forget what failed tasks added, one registered as Spark registers its own does not.
+ * The records at which tasks of a query failed. They reach the driver in an accumulator. Spark's public
+ * accumulators discard the values of failed tasks; one registered like Spark's internal ones does not.
  */
 public final class SuspectRecords implements Serializable {
     private static final Deque<SuspectRecords> RETAINED = new ArrayDeque<>();
     private static final int MAX_RETAINED = 100;
 
-    private static final List<String> OWN_ERRORS =
+    private static final List<String> EAGRE_ERRORS =
             List.of("PYTHON_FUNCTION_FAILED", "RECORD_REFUSED", "ROW_TOO_LARGE", "DEAD_LETTER_LOST");
     private static final List<String> INFRASTRUCTURE =
             List.of("org.apache.kafka.", "java.net.", "java.util.concurrent.", "org.apache.hadoop.", "org.rocksdb.",
@@ -35,11 +35,11 @@ public final class SuspectRecords implements Serializable {
     static SuspectRecords of(String pipeline, SparkContext context) {
         SuspectRecords suspects = new SuspectRecords(pipeline);
         suspects.positions.register(context, Option.apply("eagre-suspects"), true);
-        return suspects.retained();
+        return suspects.retain();
     }
 
-    /** Among those of which the driver can be asked; the oldest make room. */
-    SuspectRecords retained() {
+    /** Retains this instance for {@link #all}; the oldest is removed. */
+    SuspectRecords retain() {
         synchronized (RETAINED) {
             if (RETAINED.size() == MAX_RETAINED) RETAINED.remove();
             RETAINED.add(this);
@@ -47,35 +47,35 @@ public final class SuspectRecords implements Serializable {
         return this;
     }
 
-    /** A task failed at a record; it is suspect unless the failure has nothing to do with it. */
+    /** Records that a task failed at a record, unless the failure has another cause. */
     void failed(RecordPosition record, Throwable error) {
         if (causedByRow(error)) positions.add(record);
     }
 
-    /** Whether the row may have caused it: not an outage, not a kill, and not what the user asked for. */
+    /** Whether the row may have caused the error; not for an outage, a kill, or the policy "fail". */
     private static boolean causedByRow(Throwable error) {
-        for (Throwable one = error; one != null; one = one.getCause()) {
-            String type = one.getClass().getName();
-            String text = String.valueOf(one.getMessage());
-            if (one instanceof TaskKilledException || one instanceof InterruptedException) return false;
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            String type = cause.getClass().getName();
+            String text = String.valueOf(cause.getMessage());
+            if (cause instanceof TaskKilledException || cause instanceof InterruptedException) return false;
             if (INFRASTRUCTURE.stream().anyMatch(type::startsWith)) return false;
-            if (OWN_ERRORS.stream().anyMatch(text::startsWith)) return false;
+            if (EAGRE_ERRORS.stream().anyMatch(text::startsWith)) return false;
         }
         return true;
     }
 
-    /** Those of this session's latest queries: pipeline, topic, partition, offset; oldest first. */
+    /** The suspects of this session's latest queries: pipeline, topic, partition, offset; oldest first. */
     public static List<String[]> all() {
-        List<String[]> found = new ArrayList<>();
+        List<String[]> positions = new ArrayList<>();
         synchronized (RETAINED) {
-            for (SuspectRecords one : RETAINED) {
-                for (RecordPosition at : one.positions.value()) {
-                    found.add(new String[] {
-                        one.pipeline, at.topic(), String.valueOf(at.partition()), String.valueOf(at.offset())
+            for (SuspectRecords suspects : RETAINED) {
+                for (RecordPosition at : suspects.positions.value()) {
+                    positions.add(new String[] {
+                        suspects.pipeline, at.topic(), String.valueOf(at.partition()), String.valueOf(at.offset())
                     });
                 }
             }
         }
-        return found;
+        return positions;
     }
 }

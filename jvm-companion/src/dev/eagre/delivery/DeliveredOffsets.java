@@ -17,20 +17,20 @@ import java.util.Map;
 import org.roaringbitmap.longlong.Roaring64Bitmap;
 
 /**
- * The identities found in the output: for each source partition and ordinal the exact set of offsets.
- * Never the highest alone: a batch that expired and a row of several results leave holes.
+ * The identities found in the output: for each source partition and ordinal, the exact set of offsets.
+ * The highest offset is not enough, because expired batches and rows with several results leave gaps.
  */
 public final class DeliveredOffsets implements Externalizable {
     private final Map<String, Map<Integer, List<Roaring64Bitmap>>> positions = new HashMap<>();
 
-    /** For deserialization, and for a run that has nothing before it. */
+    /** For deserialization, and for a first run. */
     public DeliveredOffsets() {}
 
     public boolean isEmpty() {
         return positions.isEmpty();
     }
 
-    /** Whether an identity is among them. */
+    /** Whether an identity was delivered. */
     public boolean contains(String topic, int partition, long offset, int ordinal) {
         if (positions.isEmpty()) return false;
         Map<Integer, List<Roaring64Bitmap>> partitions = positions.get(topic);
@@ -47,7 +47,7 @@ public final class DeliveredOffsets implements Externalizable {
         ordinals.get(ordinal).addLong(offset);
     }
 
-    /** As text, for a plan's JSON. */
+    /** Serializes the set as text, for the JSON in a plan. */
     String toText() {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         try (ObjectOutputStream out = new ObjectOutputStream(bytes)) {
@@ -58,19 +58,19 @@ public final class DeliveredOffsets implements Externalizable {
         return Base64.getEncoder().encodeToString(bytes.toByteArray());
     }
 
-    /** From {@link #toText}. */
+    /** Deserializes the result of {@link #toText}. */
     public static DeliveredOffsets fromText(String text) {
-        DeliveredOffsets found = new DeliveredOffsets();
-        if (text.isEmpty()) return found;
+        DeliveredOffsets offsets = new DeliveredOffsets();
+        if (text.isEmpty()) return offsets;
         try (ObjectInputStream in = new ObjectInputStream(new ByteArrayInputStream(Base64.getDecoder().decode(text)))) {
-            found.readExternal(in);
+            offsets.readExternal(in);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
-        return found;
+        return offsets;
     }
 
-    /** How many there are. */
+    /** The number of identities. */
     public long size() {
         return positions.values().stream()
                 .flatMap(partitions -> partitions.values().stream())
@@ -79,7 +79,7 @@ public final class DeliveredOffsets implements Externalizable {
                 .sum();
     }
 
-    /** Notes the highest position of each source partition among those noted already. */
+    /** Merges the highest offset of each source partition into {@code highest}. */
     void reach(Map<String, Map<Integer, Long>> highest) {
         positions.forEach((name, partitions) -> {
             String topic = name.substring(name.lastIndexOf(' ') + 1);
@@ -91,10 +91,10 @@ public final class DeliveredOffsets implements Externalizable {
     }
 
     /**
-     * A control for the tests of exactly once, which must find it at fault: all up to the highest
-     * position of each source partition.
+     * A negative control for the exactly-once tests, which must detect it: fills all gaps up to the highest
+     * offset of each source partition.
      */
-    DeliveredOffsets upToTheHighest() {
+    DeliveredOffsets fillGaps() {
         positions.values().forEach(partitions -> partitions.values().forEach(ordinals -> ordinals.forEach(set -> {
             if (!set.isEmpty()) set.addRange(set.first(), set.last() + 1);
         })));

@@ -19,30 +19,30 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.classic.SparkSession;
 
-/** What the Python package calls: origins, the gate, the scan of the output, and the lock. */
+/** Exactly-once delivery, as called from Python: provenance, replay filter, scan of the output, and lock. */
 public final class DeliveryApi {
-    private static final long TRY_AGAIN_MS = 50;
+    private static final long RETRY_MS = 50;
     private static final Map<Path, FileLock> LOCKS = new HashMap<>();
 
     private DeliveryApi() {}
 
     /**
-     * The rows with the column {@code _source} among them.
+     * Adds the column {@code _source} to the rows if they lack it.
      *
-     * @param aligned the columns that the source's partitions are made by
-     * @throws UnsupportedPipeline if the results could not be told apart in a replay
+     * @param aligned the columns by which the source is partitioned
+     * @throws UnsupportedPipeline if results could not be identified in a replay
      */
     public static Dataset<Row> carried(Dataset<Row> rows, List<String> aligned) {
         return Dataset$.MODULE$.ofRows(
                 rows.sparkSession(), Provenance.carried(rows.queryExecution().analyzed(), aligned));
     }
 
-    /** A column with the identity of each result, null for those delivered before. */
+    /** A column with the identity of each result; null for results delivered by earlier runs. */
     public static Column identity(Column source, String prefix, Broadcast<DeliveredOffsets> delivered) {
         return ExpressionUtils.column(new ReplayFilter(ExpressionUtils.expression(source), prefix, delivered));
     }
 
-    /** What is known to be delivered where nothing can be: before the first run. */
+    /** An empty set of delivered results, for a first run. */
     public static Broadcast<DeliveredOffsets> nothing(SparkSession spark) {
         return broadcast(spark, new DeliveredOffsets());
     }
@@ -50,8 +50,8 @@ public final class DeliveryApi {
     /**
      * Collects the identities in a part of the output; see {@link OutputScan}.
      *
-     * @param settings of a Kafka client
-     * @param rule {@code set}, or {@code maximum} as a control that must be found at fault
+     * @param settings the settings of the Kafka client
+     * @param rule {@code set}, or {@code maximum} as a negative control for the tests
      */
     public static Broadcast<DeliveredOffsets> scan(
             SparkSession spark,
@@ -63,18 +63,18 @@ public final class DeliveryApi {
             String committed,
             String rule)
             throws Exception {
-        DeliveredOffsets all = new OutputScan(OutputScan.IDENTITY, pipeline, incarnation, committed).read(settings, starts, ends);
-        return broadcast(spark, rule.equals("maximum") ? all.upToTheHighest() : all);
+        DeliveredOffsets delivered = new OutputScan(OutputScan.IDENTITY, pipeline, incarnation, committed).read(settings, starts, ends);
+        return broadcast(spark, rule.equals("maximum") ? delivered.fillGaps() : delivered);
     }
 
     /** Collects the dead letters in a part of their topics, as text. */
     public static String deadLetters(
             Map<String, Object> settings, String starts, String ends, String pipeline, String committed)
             throws Exception {
-        return new OutputScan(OutputScan.LETTER, pipeline, 0, committed).read(settings, starts, ends).toText();
+        return new OutputScan(OutputScan.DEAD_LETTER, pipeline, 0, committed).read(settings, starts, ends).toText();
     }
 
-    /** How many identities were found. */
+    /** The number of identities found. */
     public static long size(Broadcast<DeliveredOffsets> delivered) {
         return delivered.value().size();
     }
@@ -82,12 +82,12 @@ public final class DeliveryApi {
     /**
      * How far what was found reaches: the highest position by topic and partition, as JSON.
      *
-     * @param letters what {@link #letters} gave
+     * @param deadLetters what {@link #deadLetters} gave
      */
-    public static String reach(Broadcast<DeliveredOffsets> results, String letters) throws IOException {
+    public static String reach(Broadcast<DeliveredOffsets> results, String deadLetters) throws IOException {
         Map<String, Map<Integer, Long>> highest = new HashMap<>();
         results.value().reach(highest);
-        DeliveredOffsets.fromText(letters).reach(highest);
+        DeliveredOffsets.fromText(deadLetters).reach(highest);
         return new ObjectMapper().writeValueAsString(highest);
     }
 
@@ -96,10 +96,10 @@ public final class DeliveryApi {
     }
 
     /**
-     * Takes the lock of a checkpoint for as long as this JVM lives, which is also as long as it can
-     * write: who gets it knows that the process before is dead.
+     * Acquires the lock of a checkpoint until this JVM exits. The JVM can write for exactly that long, so the
+     * next process to get the lock knows that this one is dead.
      *
-     * @return whether it was to be had in time
+     * @return whether the lock was acquired in time
      */
     public static boolean lock(String file, long waitMs) throws IOException, InterruptedException {
         Path path = Path.of(file).toAbsolutePath();
@@ -108,7 +108,7 @@ public final class DeliveryApi {
             FileChannel channel = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE);
             long deadline = System.nanoTime() + waitMs * 1_000_000;
             while (true) {
-                FileLock lock = tried(channel);
+                FileLock lock = tryLock(channel);
                 if (lock != null) {
                     LOCKS.put(path, lock);
                     return true;
@@ -117,12 +117,12 @@ public final class DeliveryApi {
                     channel.close();
                     return false;
                 }
-                Thread.sleep(TRY_AGAIN_MS);
+                Thread.sleep(RETRY_MS);
             }
         }
     }
 
-    private static FileLock tried(FileChannel channel) throws IOException {
+    private static FileLock tryLock(FileChannel channel) throws IOException {
         try {
             return channel.tryLock();
         } catch (OverlappingFileLockException error) {

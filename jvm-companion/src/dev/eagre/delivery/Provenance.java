@@ -43,27 +43,27 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Carries the column {@code _source}, the position of the row that triggered a result, through an
- * analysed plan to its output, also where the user's columns left it behind; and refuses the shapes
- * whose results cannot be told apart by it. Written against Spark 4.3.0.
+ * analyzed plan to its output, even if the user's columns drop it. It rejects plans whose results
+ * cannot be identified by it. Written against Spark 4.3.0.
  */
 final class Provenance {
     static final String SOURCE = "_source";
-    /** The column with the identity of results that are known by a key. */
+    /** The column with the identity of results that are identified by a key. */
     static final String KEY = "_key_of_result";
     private static final String[] FIELDS = {"partition", "offset", "timestamp"};
 
-    /** The columns that the source's partitions are made by; empty where nothing was declared. */
+    /** The columns by which the source is partitioned; empty if none are declared. */
     private final Set<String> aligned;
 
     private Provenance(Set<String> aligned) {
         this.aligned = aligned;
     }
 
-    /** The plan with the origin among its columns. */
+    /** The plan with the provenance among its columns. */
     static LogicalPlan carried(LogicalPlan plan, List<String> aligned) {
-        Provenance origins = new Provenance(new HashSet<>(aligned));
-        origins.requireReplayable(plan);
-        return origins.carry(plan);
+        Provenance provenance = new Provenance(new HashSet<>(aligned));
+        provenance.requireReplayable(plan);
+        return provenance.carry(plan);
     }
 
     static Attribute of(LogicalPlan plan) {
@@ -72,40 +72,40 @@ final class Provenance {
 
     private static Attribute column(LogicalPlan plan, String name) {
         for (Attribute column : RowSteps.attributes(plan)) {
-            if (column.name().equals(name) && column.dataType() instanceof StructType type && complete(type)) {
+            if (column.name().equals(name) && column.dataType() instanceof StructType type && isComplete(type)) {
                 return column;
             }
         }
         return null;
     }
 
-    private static boolean complete(StructType type) {
+    private static boolean isComplete(StructType type) {
         return Arrays.asList(type.fieldNames()).containsAll(List.of("topic", "partition", "offset"));
     }
 
     private LogicalPlan carry(LogicalPlan plan) {
         if (of(plan) != null && !dropsDuplicates(plan)) return plan;
-        if (plan instanceof Project project) return projected(project);
-        if (plan instanceof Deduplicate once) return identified(once);
-        if (plan instanceof Aggregate aggregate) return aggregated(aggregate);
-        if (plan instanceof Union union) return united(union);
+        if (plan instanceof Project project) return addToProject(project);
+        if (plan instanceof Deduplicate deduplicate) return addKeyIdentity(deduplicate);
+        if (plan instanceof Aggregate aggregate) return addToAggregate(aggregate);
+        if (plan instanceof Union union) return addToUnion(union);
         if (plan instanceof Join join) {
             boolean left = join.left().isStreaming();
             return join.withNewChildren(RowSteps.sequence(List.of(
                     left ? carry(join.left()) : join.left(), left ? join.right() : carry(join.right()))));
         }
-        boolean passes = plan instanceof Filter || plan instanceof SubqueryAlias || plan instanceof Generate
+        boolean passesThrough = plan instanceof Filter || plan instanceof SubqueryAlias || plan instanceof Generate
                 || plan instanceof EventTimeWatermark || plan instanceof View
                 || plan instanceof RepartitionOperation || plan instanceof RebalancePartitions;
-        if (!passes) {
+        if (!passesThrough) {
             throw new UnsupportedPipeline("EXACTLY_ONCE_ORIGIN",
-                    "the origin of a row is lost at " + plan.nodeName() + ", so that a replayed row cannot be known",
+                    "the provenance of a row is lost at " + plan.nodeName() + ", so a replayed row cannot be identified",
                     "keep the column _source in the rows, or use delivery=\"at-least-once\".");
         }
         return plan.withNewChildren(RowSteps.sequence(List.of(carry(plan.children().head()))));
     }
 
-    private LogicalPlan projected(Project project) {
+    private LogicalPlan addToProject(Project project) {
         LogicalPlan child = carry(project.child());
         List<NamedExpression> columns = new ArrayList<>(CollectionConverters.asJava(project.projectList()));
         if (of(project) == null) columns.add(of(child));
@@ -115,47 +115,47 @@ final class Provenance {
     }
 
     /**
-     * Of rows with one key only one goes out, whichever comes first, and in a replay another may: its
-     * results are known by the key.
+     * Deduplication keeps the first row of each key, which may be another one in a replay. Its results are
+     * therefore identified by the key.
      */
-    private LogicalPlan identified(Deduplicate once) {
-        LogicalPlan child = carry(once.child());
-        LogicalPlan deduplicated = once.withNewChildren(RowSteps.sequence(List.of(child)));
+    private LogicalPlan addKeyIdentity(Deduplicate deduplicate) {
+        LogicalPlan child = carry(deduplicate.child());
+        LogicalPlan deduplicated = deduplicate.withNewChildren(RowSteps.sequence(List.of(child)));
         Attribute source = of(child);
         StructType type = (StructType) source.dataType();
-        Seq<Expression> keys = RowSteps.sequence(keys(once));
-        List<Expression> parts = new ArrayList<>(List.of(
+        Seq<Expression> keys = RowSteps.sequence(keys(deduplicate));
+        List<Expression> fields = new ArrayList<>(List.of(
                 text("topic"), text("*"),
                 text("partition"), new Murmur3Hash(keys, 42),
                 text("offset"), new XxHash64(keys, 42L)));
         if (Arrays.asList(type.fieldNames()).contains("timestamp")) {
-            parts.addAll(List.of(text("timestamp"), field(source, type, "timestamp")));
+            fields.addAll(List.of(text("timestamp"), field(source, type, "timestamp")));
         }
         List<NamedExpression> columns = new ArrayList<>(RowSteps.attributes(deduplicated));
-        columns.add(RowSteps.alias(new CreateNamedStruct(RowSteps.sequence(parts)), KEY));
+        columns.add(RowSteps.alias(new CreateNamedStruct(RowSteps.sequence(fields)), KEY));
         return new Project(RowSteps.sequence(columns), deduplicated);
     }
 
-    /** The origin of a group's latest row; all of them come from one partition, or the gate fails. */
-    private LogicalPlan aggregated(Aggregate aggregate) {
+    /** The provenance of a group's latest row; all rows must come from one partition, or the replay filter fails. */
+    private LogicalPlan addToAggregate(Aggregate aggregate) {
         LogicalPlan child = carry(aggregate.child());
         Attribute source = of(child);
         StructType type = (StructType) source.dataType();
-        List<Expression> parts = new ArrayList<>(List.of(text("topic"), text(topics(child).iterator().next())));
+        List<Expression> fields = new ArrayList<>(List.of(text("topic"), text(topics(child).iterator().next())));
         for (String field : FIELDS) {
             if (!Arrays.asList(type.fieldNames()).contains(field)) continue;
-            parts.add(text(field));
-            parts.add(over(new Max(field(source, type, field))));
+            fields.add(text(field));
+            fields.add(over(new Max(field(source, type, field))));
         }
-        parts.add(text(ReplayFilter.LEAST));
-        parts.add(over(new Min(field(source, type, "partition"))));
+        fields.add(text(ReplayFilter.LEAST));
+        fields.add(over(new Min(field(source, type, "partition"))));
         List<NamedExpression> columns =
                 new ArrayList<>(CollectionConverters.asJava(aggregate.aggregateExpressions()));
-        columns.add(RowSteps.alias(new CreateNamedStruct(RowSteps.sequence(parts)), SOURCE));
+        columns.add(RowSteps.alias(new CreateNamedStruct(RowSteps.sequence(fields)), SOURCE));
         return new Aggregate(aggregate.groupingExpressions(), RowSteps.sequence(columns), child, aggregate.hint());
     }
 
-    private LogicalPlan united(Union union) {
+    private LogicalPlan addToUnion(Union union) {
         List<LogicalPlan> children = new ArrayList<>();
         for (LogicalPlan child : CollectionConverters.asJava(union.children())) {
             LogicalPlan carried = carry(child);
@@ -181,38 +181,38 @@ final class Provenance {
         return new Literal(UTF8String.fromString(value), DataTypes.StringType);
     }
 
-    /** Refuses what gives other results, or other positions, when it is replayed. */
+    /** Rejects plans that produce other results or other positions in a replay. */
     private void requireReplayable(LogicalPlan plan) {
         List<LogicalPlan> nodes = new ArrayList<>();
         collect(plan, nodes);
         List<String> read = new ArrayList<>();
         nodes.forEach(node -> read.addAll(topicsOf(node)));
         if (new HashSet<>(read).size() < read.size()) {
-            throw refused("reads one topic twice: two results would have one position",
-                    "read it once and use explode or eg.flat_map for several results of a row.");
+            throw unsupported("reads a topic twice: two results would have the same position",
+                    "read the topic once and use explode or eg.flat_map for several results per row.");
         }
-        List<LogicalPlan> stateful = nodes.stream().filter(Provenance::keepsState).toList();
-        boolean shuffles = nodes.stream().anyMatch(Provenance::moves);
+        List<LogicalPlan> stateful = nodes.stream().filter(Provenance::isStateful).toList();
+        boolean shuffles = nodes.stream().anyMatch(Provenance::isShuffle);
         LogicalPlan lowest = stateful.isEmpty() ? null : stateful.get(stateful.size() - 1);
         for (LogicalPlan node : nodes) {
-            boolean parts = moves(node) || keepsState(node) && !(node instanceof Deduplicate);
-            if (parts && below(node).stream().anyMatch(Generate.class::isInstance)) {
-                throw refused("makes several rows of one before a shuffle: they would be numbered apart",
+            boolean fields = isShuffle(node) || isStateful(node) && !(node instanceof Deduplicate);
+            if (fields && below(node).stream().anyMatch(Generate.class::isInstance)) {
+                throw unsupported("turns one row into several before a shuffle: they would be numbered separately",
                         "explode after the shuffle.");
             }
         }
         if (lowest == null) return;
         if (stateful.size() > 1 || shuffles) {
-            throw refused("shuffles more than once: the order of a key's rows is not the same in a replay",
-                    "write the first half to a topic of its own, keyed by the second half's key.");
+            throw unsupported("shuffles more than once: the order of a key's rows changes in a replay",
+                    "write the first half to its own topic, keyed by the second half's key.");
         }
         if (read.size() > 1 && !(lowest instanceof Deduplicate)) {
-            throw refused("keeps state over several topics: their rows meet in another order in a replay",
-                    "bring them into one topic, keyed by the state's key.");
+            throw unsupported("keeps state over several topics: their rows arrive in another order in a replay",
+                    "merge them into one topic, keyed by the state's key.");
         }
         if (nodes.stream().anyMatch(EventTimeWatermark.class::isInstance)) {
-            throw refused("keeps state under a watermark: which rows are late depends on the epochs",
-                    "leave the watermark out, or write final values to a database sink, which is exact.");
+            throw unsupported("keeps state under a watermark: which rows are late depends on the epochs",
+                    "remove the watermark, or write final values to a database sink, which is exact.");
         }
         if (lowest instanceof Deduplicate) keys(lowest);
         else requireAligned(lowest);
@@ -220,17 +220,17 @@ final class Provenance {
 
     private void requireAligned(LogicalPlan state) {
         if (state instanceof TransformWithState processor && !processor.timeMode().equals(TimeMode.None())) {
-            throw refused("has timers or a time to live: they fall elsewhere in a replay",
-                    "leave them out, or write final values to a database sink, which is exact.");
+            throw unsupported("has timers or a time to live: they fire at another time in a replay",
+                    "remove them, or write final values to a database sink, which is exact.");
         }
         Set<String> keys = new HashSet<>();
         for (Expression key : keys(state)) {
             if (key instanceof NamedExpression named) keys.add(named.name());
         }
         if (aligned.isEmpty() || !keys.containsAll(aligned)) {
-            throw refused("keeps state by " + keys + ", and nothing says that rows of one key are in one partition",
-                    "if the topic is keyed so, declare it on the source: partitioned_by=\"KEY\"; else repartition"
-                            + " through a topic keyed by it.");
+            throw unsupported("keeps state by " + keys + ", but it is not declared that all rows of a key are in one partition",
+                    "if the topic is keyed this way, declare it on the source: partitioned_by=\"KEY\"; otherwise"
+                            + " repartition through a topic with this key.");
         }
     }
 
@@ -241,36 +241,36 @@ final class Provenance {
         if (state instanceof TransformWithState processor) {
             return new ArrayList<>(CollectionConverters.asJava(processor.groupingAttributes()));
         }
-        if (state instanceof Deduplicate once) {
-            if (once.dedupSpec().exists(new scala.runtime.AbstractFunction1<>() {
+        if (state instanceof Deduplicate deduplicate) {
+            if (deduplicate.dedupSpec().exists(new scala.runtime.AbstractFunction1<>() {
                 @Override
                 public Object apply(org.apache.spark.sql.catalyst.plans.logical.DeduplicateSpec spec) {
                     return spec.keySpec() == DeduplicateAllColumnsAsKey$.MODULE$;
                 }
             })) {
-                throw refused("drops duplicates by all columns, the origin among them",
+                throw unsupported("drops duplicates by all columns, which include the provenance",
                         "name the columns: dropDuplicates([\"id\"]).");
             }
-            return new ArrayList<>(CollectionConverters.asJava(once.keys()));
+            return new ArrayList<>(CollectionConverters.asJava(deduplicate.keys()));
         }
-        throw refused("keeps state in " + state.nodeName() + ", which is not among the shapes that can be replayed",
+        throw unsupported("keeps state in " + state.nodeName() + ", which cannot be replayed",
                 "use groupBy().agg(), dropDuplicates([...]) or eg.transform_with_state without timers.");
     }
 
-    private static boolean keepsState(LogicalPlan node) {
+    private static boolean isStateful(LogicalPlan node) {
         if (!node.isStreaming()) return false;
         if (node instanceof Join join) return join.left().isStreaming() && join.right().isStreaming();
         return node instanceof TransformWithState || node.isStateful();
     }
 
-    /** Whether it does somewhere, so that results are known by {@link #KEY}. */
+    /** Whether a plan drops duplicates, so that results are identified by {@link #KEY}. */
     private static boolean dropsDuplicates(LogicalPlan plan) {
         List<LogicalPlan> nodes = new ArrayList<>();
         collect(plan, nodes);
         return nodes.stream().anyMatch(Deduplicate.class::isInstance);
     }
 
-    private static boolean moves(LogicalPlan node) {
+    private static boolean isShuffle(LogicalPlan node) {
         return node instanceof RepartitionOperation || node instanceof RebalancePartitions;
     }
 
@@ -304,7 +304,7 @@ final class Provenance {
         return topics == null ? List.of() : List.of(topics.split(","));
     }
 
-    private static UnsupportedPipeline refused(String problem, String hint) {
+    private static UnsupportedPipeline unsupported(String problem, String hint) {
         return new UnsupportedPipeline("EXACTLY_ONCE_SHAPE", "the pipeline " + problem, hint);
     }
 }

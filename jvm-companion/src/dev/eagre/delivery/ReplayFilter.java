@@ -18,11 +18,11 @@ import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
 /**
- * The identity of a result as bytes for its header, or null for a result that was delivered before.
+ * The identity of a result as bytes for its header, or null for a result that was already delivered.
  *
- * <p>An identity is the position of the row that triggered the result, and a number where one row
- * gives several. The expression says that it is not deterministic, so that Spark evaluates it once
- * for each row, right before the sink, and neither moves nor copies it. An instance serves one task.
+ * <p>An identity is the position of the row that triggered the result, plus an ordinal if one row gives
+ * several results. The expression is declared as not deterministic, so that Spark evaluates it once per
+ * row, right before the sink, and neither moves nor copies it. An instance serves one task.
  */
 public final class ReplayFilter extends Expression implements CodegenFallback, Serializable {
     static final String LEAST = "least";
@@ -31,18 +31,18 @@ public final class ReplayFilter extends Expression implements CodegenFallback, S
     private final String prefix;
     private final Broadcast<DeliveredOffsets> delivered;
     private transient boolean open;
-    private transient DeliveredOffsets known;
+    private transient DeliveredOffsets deliveredOffsets;
     private transient int topicAt;
     private transient int partitionAt;
     private transient int offsetAt;
     private transient int timestampAt;
     private transient int leastAt;
-    private transient RowOrdinals turns;
+    private transient RowOrdinals ordinals;
 
     /**
-     * @param source the row's origin
-     * @param prefix what each header begins with: the pipeline's id and incarnation
-     * @param delivered what was delivered before this incarnation
+     * @param source the row's provenance
+     * @param prefix the start of each header: the pipeline's id and incarnation
+     * @param delivered what earlier incarnations delivered
      */
     public ReplayFilter(Expression source, String prefix, Broadcast<DeliveredOffsets> delivered) {
         this.source = source;
@@ -53,52 +53,52 @@ public final class ReplayFilter extends Expression implements CodegenFallback, S
     @Override
     public Object eval(InternalRow row) {
         if (!open) open();
-        InternalRow origin = (InternalRow) source.eval(row);
-        if (origin == null || origin.isNullAt(offsetAt) || origin.isNullAt(partitionAt)) {
-            throw new IllegalStateException("EXACTLY_ONCE_ORIGIN: a row came without its origin (_source is null);"
-                    + " keep the column as the source gave it");
+        InternalRow provenance = (InternalRow) source.eval(row);
+        if (provenance == null || provenance.isNullAt(offsetAt) || provenance.isNullAt(partitionAt)) {
+            throw new IllegalStateException("EXACTLY_ONCE_ORIGIN: a row has no provenance (_source is null);"
+                    + " keep the column unchanged");
         }
-        turns.next(origin.getUTF8String(topicAt), origin.getInt(partitionAt), origin.getLong(offsetAt));
-        if (leastAt >= 0 && origin.getInt(leastAt) != turns.partition()) {
+        ordinals.next(provenance.getUTF8String(topicAt), provenance.getInt(partitionAt), provenance.getLong(offsetAt));
+        if (leastAt >= 0 && provenance.getInt(leastAt) != ordinals.partition()) {
             throw new IllegalStateException("KEY_NOT_ALIGNED: rows of one key came from the partitions "
-                    + origin.getInt(leastAt) + " and " + turns.partition() + " of topic " + turns.topic()
-                    + "; the source's partitioned_by is not true of it");
+                    + provenance.getInt(leastAt) + " and " + ordinals.partition() + " of topic " + ordinals.topic()
+                    + "; the source's partitioned_by does not match the topic");
         }
-        if (known.contains(turns.topic(), turns.partition(), turns.offset(), turns.ordinal())) return null;
-        long micros = timestampAt < 0 || origin.isNullAt(timestampAt) ? -1 : origin.getLong(timestampAt);
+        if (deliveredOffsets.contains(ordinals.topic(), ordinals.partition(), ordinals.offset(), ordinals.ordinal())) return null;
+        long micros = timestampAt < 0 || provenance.isNullAt(timestampAt) ? -1 : provenance.getLong(timestampAt);
         return header(micros).getBytes(StandardCharsets.UTF_8);
     }
 
     /** {@code PIPELINE INCARNATION TOPIC/PARTITION/OFFSET/ORDINAL MILLISECONDS}. */
     private String header(long micros) {
-        StringBuilder text = new StringBuilder(prefix.length() + turns.topic().length() + 48);
-        text.append(prefix).append(' ').append(turns.topic()).append('/').append(turns.partition()).append('/');
-        text.append(turns.offset()).append('/').append(turns.ordinal());
+        StringBuilder text = new StringBuilder(prefix.length() + ordinals.topic().length() + 48);
+        text.append(prefix).append(' ').append(ordinals.topic()).append('/').append(ordinals.partition()).append('/');
+        text.append(ordinals.offset()).append('/').append(ordinals.ordinal());
         return text.append(' ').append(micros < 0 ? -1 : micros / 1000).toString();
     }
 
     private void open() {
         if (prefix.isEmpty()) {
-            throw new IllegalStateException("EXACTLY_ONCE_UNOPENED: this query was started without a look at what"
-                    + " was delivered before: start it with eagre run, or pass gate= from eagre.delivery.begin");
+            throw new IllegalStateException("EXACTLY_ONCE_UNOPENED: this query was started without a scan of what"
+                    + " was already delivered: start it with eagre run, or pass replays= from eagre.delivery.begin");
         }
         TaskContext task = TaskContext.get();
         if (task != null && task.attemptNumber() > 0) {
-            throw new IllegalStateException("EXACTLY_ONCE_RETRY: a task was tried again inside a run; what its first"
-                    + " try wrote is not known: set spark.task.maxFailures=1");
+            throw new IllegalStateException("EXACTLY_ONCE_RETRY: a task was retried within a run; what its first"
+                    + " attempt wrote is unknown: set spark.task.maxFailures=1");
         }
         StructType type = (StructType) source.dataType();
         topicAt = type.fieldIndex("topic");
         partitionAt = type.fieldIndex("partition");
         offsetAt = type.fieldIndex("offset");
-        timestampAt = place(type, "timestamp");
-        leastAt = place(type, LEAST);
-        known = delivered.value();
-        turns = new RowOrdinals();
+        timestampAt = indexOf(type, "timestamp");
+        leastAt = indexOf(type, LEAST);
+        deliveredOffsets = delivered.value();
+        ordinals = new RowOrdinals();
         open = true;
     }
 
-    private static int place(StructType type, String field) {
+    private static int indexOf(StructType type, String field) {
         return type.getFieldIndex(field).isDefined() ? type.fieldIndex(field) : -1;
     }
 

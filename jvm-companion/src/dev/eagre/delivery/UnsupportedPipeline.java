@@ -1,6 +1,6 @@
 package dev.eagre.delivery;
 
-/** A pipeline that cannot have what it asks for; the parts reach Python through the getters. */
+/** A pipeline that does not support the requested delivery; Python reads code and hint through the getters. */
 public final class UnsupportedPipeline extends IllegalArgumentException {
     private final String code;
     private final String hint;

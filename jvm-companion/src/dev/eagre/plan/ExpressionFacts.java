@@ -33,40 +33,40 @@ import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.TimestampType;
 import scala.runtime.AbstractPartialFunction;
 
-/** The expressions of a query that rules ask for, and expressions as text. */
+/** The expressions of a query that the check's rules need, and expressions as text. */
 final class ExpressionFacts {
-    private static final int SHOWN = 160;
+    private static final int MAX_LENGTH = 160;
 
     private ExpressionFacts() {}
 
     static List<Map<String, Object>> of(LogicalPlan plan) {
-        List<Map<String, Object>> told = new ArrayList<>();
+        List<Map<String, Object>> facts = new ArrayList<>();
         for (LogicalPlan node : PlanTree.nodes(plan)) {
             if (node.isStreaming()) {
                 for (Expression e : PlanTree.list(node.expressions())) {
-                    collect(e, false, node, told);
+                    collect(e, false, node, facts);
                 }
             }
         }
-        return told;
+        return facts;
     }
 
-    /** Notes the expressions that rules ask for; what stands under a condition is guarded. */
+    /** Collects the expressions that the rules need; an expression inside a condition is guarded. */
     private static void collect(
-            Expression e, boolean guarded, LogicalPlan node, List<Map<String, Object>> told) {
+            Expression e, boolean guarded, LogicalPlan node, List<Map<String, Object>> facts) {
         String kind = kind(e, guarded, node);
         if (kind != null) {
-            Map<String, Object> one = new LinkedHashMap<>();
-            one.put("kind", kind);
-            one.put("text", shortened(e));
-            one.put("line", line(e, node));
-            one.put("type", e.dataType().simpleString());
-            told.add(one);
+            Map<String, Object> fact = new LinkedHashMap<>();
+            fact.put("kind", kind);
+            fact.put("text", shortened(e));
+            fact.put("line", line(e, node));
+            fact.put("type", e.dataType().simpleString());
+            facts.add(fact);
         }
         boolean branches = e instanceof CaseWhen || e instanceof If;
         List<Expression> children = PlanTree.list(e.children());
         for (int i = 0; i < children.size(); i++) {
-            collect(children.get(i), guarded || branches && i > 0, node, told);
+            collect(children.get(i), guarded || branches && i > 0, node, facts);
         }
     }
 
@@ -87,8 +87,8 @@ final class ExpressionFacts {
         }
         if (e instanceof DivModLike && e instanceof BinaryArithmetic division) {
             boolean ansi = division.evalMode().equals(EvalMode$.MODULE$.ANSI());
-            boolean harmless = safe(division.right()) || filtered(division.right(), node);
-            return ansi && !harmless ? "division" : null;
+            boolean neverZero = isNonZero(division.right()) || isFiltered(division.right(), node);
+            return ansi && !neverZero ? "division" : null;
         }
         boolean index = e instanceof GetArrayItem item && item.failOnError()
                 || e instanceof ElementAt at && at.failOnError();
@@ -112,15 +112,15 @@ final class ExpressionFacts {
     }
 
     /** Whether a filter below tests the divisor. */
-    private static boolean filtered(Expression divisor, LogicalPlan node) {
+    private static boolean isFiltered(Expression divisor, LogicalPlan node) {
         return PlanTree.nodes(node).stream()
                 .filter(below -> below instanceof Filter)
                 .anyMatch(below -> divisor.references().nonEmpty() && divisor.references()
                         .subsetOf(((Filter) below).condition().references()));
     }
 
-    /** A divisor that is a number other than zero, or that was turned into null. */
-    private static boolean safe(Expression divisor) {
+    /** Whether a divisor is a number other than zero, or null in place of zero. */
+    private static boolean isNonZero(Expression divisor) {
         if (divisor.toString().toLowerCase(java.util.Locale.ROOT).contains("nullif(")) {
             return true;
         }
@@ -139,18 +139,18 @@ final class ExpressionFacts {
                 : node.getTagValue(PlanTree.LINE).getOrElse(() -> "");
     }
 
-    /** Expressions in few words, none of which may be a secret. */
+    /** Expressions as short texts without secrets. */
     static List<String> texts(List<? extends Expression> expressions) {
         return expressions.stream().map(ExpressionFacts::shortened).toList();
     }
 
     private static String shortened(Expression e) {
-        String text = hidden(e).toString().replaceAll("#\\d+L?", "");
-        return text.length() <= SHOWN ? text : text.substring(0, SHOWN) + "…";
+        String text = withoutTexts(e).toString().replaceAll("#\\d+L?", "");
+        return text.length() <= MAX_LENGTH ? text : text.substring(0, MAX_LENGTH) + "…";
     }
 
-    /** The same expression without the texts in it: one of them may be a key or a password. */
-    private static Expression hidden(Expression e) {
+    /** The expression without its string literals, which may be keys or passwords. */
+    private static Expression withoutTexts(Expression e) {
         return e.transform(new AbstractPartialFunction<Expression, Expression>() {
             @Override
             public boolean isDefinedAt(Expression part) {

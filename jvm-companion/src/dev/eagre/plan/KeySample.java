@@ -28,7 +28,7 @@ import org.apache.spark.sql.functions;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The same query over a few records that are already there, as a batch. */
+/** Runs the query as a batch over a sample of existing records, to count its keys. */
 final class KeySample {
     private static final TreeNodeTag<String> SAMPLED = new TreeNodeTag<>("eagre.sampled");
 
@@ -44,16 +44,16 @@ final class KeySample {
     }
 
     List<Map<String, Object>> count() {
-        List<Map<String, Object>> told = new ArrayList<>();
+        List<Map<String, Object>> counts = new ArrayList<>();
         for (LogicalPlan node : PlanTree.nodes(read())) {
             List<Expression> keys = keys(node);
             boolean streams = PlanTree.nodes(node).stream()
                     .anyMatch(below -> below.getTagValue(SAMPLED).isDefined());
             if (!keys.isEmpty() && streams) {
-                told.add(count(node.children().head(), keys));
+                counts.add(count(node.children().head(), keys));
             }
         }
-        return told;
+        return counts;
     }
 
     private static List<Expression> keys(LogicalPlan node) {
@@ -77,15 +77,15 @@ final class KeySample {
                 .count()
                 .agg(functions.max("count"), functions.sum("count"))
                 .head();
-        boolean none = counted.isNullAt(0);
+        boolean empty = counted.isNullAt(0);
         return Map.of(
                 "keys", ExpressionFacts.texts(keys),
-                "most", none ? 0 : counted.getLong(0),
-                "rows", none ? 0 : counted.getLong(1));
+                "most", empty ? 0 : counted.getLong(0),
+                "rows", empty ? 0 : counted.getLong(1));
     }
 
     private LogicalPlan read() {
-        return PlanTree.swapped(analyzed, node -> {
+        return PlanTree.replaceSources(analyzed, node -> {
             JsonNode range = ranges.path(sources++);
             return node instanceof StreamingRelationV2 source && range.has("begin")
                     ? batch(source, range)
@@ -93,7 +93,7 @@ final class KeySample {
         });
     }
 
-    /** Reads a range of the topic under the names by which the query knows its columns. */
+    /** Reads a range of the topic, with the column ids of the query. */
     private LogicalPlan batch(StreamingRelationV2 source, JsonNode range) {
         Map<String, String> options = new TreeMap<>(source.extraOptions());
         options.keySet().removeIf(key -> key.startsWith("starting") || key.startsWith("max")
@@ -107,13 +107,13 @@ final class KeySample {
                 .queryExecution()
                 .analyzed();
         List<NamedExpression> columns = new ArrayList<>();
-        for (AttributeReference wanted : PlanTree.list(source.output())) {
-            Attribute found = PlanTree.list(read.output()).stream()
-                    .filter(a -> a.name().equals(wanted.name()))
+        for (AttributeReference column : PlanTree.list(source.output())) {
+            Attribute match = PlanTree.list(read.output()).stream()
+                    .filter(a -> a.name().equals(column.name()))
                     .findFirst()
                     .orElseThrow();
-            columns.add(new Alias(found, wanted.name(), wanted.exprId(), wanted.qualifier(),
-                    Option.empty(), Alias$.MODULE$.$lessinit$greater$default$6(found, "")));
+            columns.add(new Alias(match, column.name(), column.exprId(), column.qualifier(),
+                    Option.empty(), Alias$.MODULE$.$lessinit$greater$default$6(match, "")));
         }
         var sampled = new Project(CollectionConverters.asScala(columns).toSeq(), read);
         sampled.setTagValue(SAMPLED, "");

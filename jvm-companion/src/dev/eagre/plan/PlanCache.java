@@ -29,20 +29,19 @@ import org.apache.spark.sql.streaming.StreamingQuery;
 import scala.Option;
 
 /**
- * Plans an epoch from the plan of the one before.
+ * Plans an epoch from the plan of the previous epoch.
  *
- * <p>At the end of each epoch Spark analyses and optimises the whole query again, while no row is processed.
- * From one epoch to the next only the offsets where its sources begin have changed, and the number of the
- * epoch. Where that is so, the optimised plan of the epoch before is taken with the new offsets; where
- * anything else may differ (the current time, a table of a catalog), Spark does as it always does.
+ * <p>At each epoch boundary Spark analyzes and optimizes the whole query again, while no row is processed. Between
+ * two epochs usually only the starting offsets of the sources and the number of the epoch change. In that case the
+ * cache reuses the previous optimized plan with the new offsets. If anything else may differ, such as the current
+ * time or a catalog table, Spark plans the epoch as usual.
  *
- * <p>Needs two private fields of the session that a query runs in; where they are not what they were in
- * Spark 4.3, nothing is changed.
+ * <p>It needs two private fields of the query's session. If they differ from Spark 4.3, nothing is changed.
  */
 public final class PlanCache {
     private PlanCache() {}
 
-    /** Lets a query plan its epochs from the one before. */
+    /** Installs the cache in a query's session. */
     public static void install(StreamingQuery query) {
         SessionState state = SparkInternals.execution(query).sparkSessionForStream().sessionState();
         if (state.analyzer() instanceof CachingAnalyzer || !PrivateMember.SESSION_PLANNER.available()) return;
@@ -50,18 +49,18 @@ public final class PlanCache {
         PrivateMember.SESSION_PLANNER.write("optimizer", state, new CachingOptimizer(state));
     }
 
-    /** A plan without what changes from epoch to epoch; null for one that must be planned again each time. */
+    /** A plan without the parts that change between epochs; null if it must be planned again each time. */
     private static LogicalPlan shape(LogicalPlan plan) {
         if (!(plan instanceof WriteToMicroBatchDataSource root)) return null;
         if (plan.containsPattern(TreePattern.CURRENT_LIKE())) return null;
         if (plan.containsPattern(TreePattern.PLAN_EXPRESSION())) return null;
-        if (!PlanTree.list(plan.collectLeaves()).stream().allMatch(PlanCache::stays)) return null;
-        LogicalPlan query = moved(root.query(), scan -> at(scan, Option.empty(), Option.empty()));
-        return written(root, query, Option.empty());
+        if (!PlanTree.list(plan.collectLeaves()).stream().allMatch(PlanCache::isStable)) return null;
+        LogicalPlan query = withOffsets(root.query(), scan -> at(scan, Option.empty(), Option.empty()));
+        return withWrite(root, query, Option.empty());
     }
 
-    /** Whether planning anew would find the same behind a leaf: a table of a catalog may have changed since. */
-    private static boolean stays(LogicalPlan leaf) {
+    /** Whether planning a leaf again would give the same result; a catalog table may have changed. */
+    private static boolean isStable(LogicalPlan leaf) {
         return leaf instanceof StreamingDataSourceV2ScanRelation
                 || leaf instanceof LocalRelation
                 || leaf instanceof LogicalRDD
@@ -70,15 +69,15 @@ public final class PlanCache {
                         && files.location() instanceof InMemoryFileIndex;
     }
 
-    private static LogicalPlan moved(
-            LogicalPlan query, Function<StreamingDataSourceV2ScanRelation, LogicalPlan> elsewhere) {
-        return PlanTree.replaced(
+    private static LogicalPlan withOffsets(
+            LogicalPlan query, Function<StreamingDataSourceV2ScanRelation, LogicalPlan> replacement) {
+        return PlanTree.replaceNodes(
                 query,
                 node -> node instanceof StreamingDataSourceV2ScanRelation,
-                node -> elsewhere.apply((StreamingDataSourceV2ScanRelation) node));
+                node -> replacement.apply((StreamingDataSourceV2ScanRelation) node));
     }
 
-    private static WriteToMicroBatchDataSource written(
+    private static WriteToMicroBatchDataSource withWrite(
             WriteToMicroBatchDataSource root, LogicalPlan query, Option<Object> epoch) {
         return new WriteToMicroBatchDataSource(
                 root.relation(), query, root.queryId(), root.writeOptions(), root.outputMode(), epoch);
@@ -89,94 +88,94 @@ public final class PlanCache {
         return scan.copy(scan.relation(), scan.scan(), scan.output(), scan.stream(), start, end);
     }
 
-    /** Analyses a plan of a new shape only: one that Spark's own left as it was, it leaves so again. */
+    /** Analyzes only plans of a new shape; a plan that Spark's analyzer left unchanged is not analyzed again. */
     private static final class CachingAnalyzer extends Analyzer {
-        private final Analyzer sparks;
-        private volatile LogicalPlan known;
+        private final Analyzer delegate;
+        private volatile LogicalPlan cachedShape;
 
-        CachingAnalyzer(Analyzer sparks) {
-            super(sparks.catalogManager(), sparks.sharedRelationCache(), sparks.sessionConf());
-            this.sparks = sparks;
+        CachingAnalyzer(Analyzer delegate) {
+            super(delegate.catalogManager(), delegate.sharedRelationCache(), delegate.sessionConf());
+            this.delegate = delegate;
         }
 
         @Override
         public LogicalPlan executeAndCheck(LogicalPlan plan, QueryPlanningTracker tracker) {
             if (plan.analyzed()) return plan;
             LogicalPlan shape = shape(plan);
-            if (shape != null && shape.equals(known)) {
+            if (shape != null && shape.equals(cachedShape)) {
                 plan.setAnalyzed();
                 return plan;
             }
-            LogicalPlan analyzed = sparks.executeAndCheck(plan, tracker);
-            known = shape != null && analyzed.equals(plan) ? shape : null;
+            LogicalPlan analyzed = delegate.executeAndCheck(plan, tracker);
+            cachedShape = shape != null && analyzed.equals(plan) ? shape : null;
             return analyzed;
         }
 
         @Override
         public LogicalPlan execute(LogicalPlan plan) {
-            return sparks.execute(plan);
+            return delegate.execute(plan);
         }
 
         @Override
         public LogicalPlan executeAndTrack(LogicalPlan plan, QueryPlanningTracker tracker) {
-            return sparks.executeAndTrack(plan, tracker);
+            return delegate.executeAndTrack(plan, tracker);
         }
 
         @Override
         public void checkAnalysis(LogicalPlan plan) {
-            sparks.checkAnalysis(plan);
+            delegate.checkAnalysis(plan);
         }
 
         @Override
         public Analyzer withCatalogManager(CatalogManager catalogs) {
-            return sparks.withCatalogManager(catalogs);
+            return delegate.withCatalogManager(catalogs);
         }
     }
 
-    /** Optimises a plan of a new shape only. Spark calls the root's class deprecated, and its streams have no other. */
+    /** Optimizes only plans of a new shape. The root's class is deprecated, but Spark's streams have no other. */
     @SuppressWarnings("deprecation")
     private static final class CachingOptimizer extends SparkOptimizer {
-        private record Kept(LogicalPlan shape, LogicalPlan query) {}
+        private record CachedPlan(LogicalPlan shape, LogicalPlan query) {}
 
-        private final Optimizer sparks;
-        private volatile Kept kept;
+        private final Optimizer delegate;
+        private volatile CachedPlan cached;
 
         CachingOptimizer(SessionState state) {
             super(state.catalogManager(), state.catalog(), state.experimentalMethods());
-            sparks = state.optimizer();
+            delegate = state.optimizer();
         }
 
         @Override
         public LogicalPlan execute(LogicalPlan plan) {
-            return sparks.execute(plan);
+            return delegate.execute(plan);
         }
 
         @Override
         public LogicalPlan executeAndTrack(LogicalPlan plan, QueryPlanningTracker tracker) {
             LogicalPlan shape = shape(plan);
-            Kept before = kept;
+            CachedPlan before = cached;
             if (shape != null && before != null && shape.equals(before.shape)) {
-                LogicalPlan again = again((WriteToMicroBatchDataSource) plan, before.query);
-                if (again != null) return again;
+                LogicalPlan replan = replan((WriteToMicroBatchDataSource) plan, before.query);
+                if (replan != null) return replan;
             }
-            LogicalPlan optimized = sparks.executeAndTrack(plan, tracker);
-            kept = shape != null && optimized instanceof WriteToDataSourceV2 root ? new Kept(shape, root.query()) : null;
+            LogicalPlan optimized = delegate.executeAndTrack(plan, tracker);
+            cached = shape != null && optimized instanceof WriteToDataSourceV2 root ? new CachedPlan(shape, root.query()) : null;
             return optimized;
         }
 
-        /** The kept plan with a new epoch's offsets and number; null where its write would change the plan. */
-        private static LogicalPlan again(WriteToMicroBatchDataSource epoch, LogicalPlan kept) {
-            Map<SparkDataStream, StreamingDataSourceV2ScanRelation> now = new IdentityHashMap<>();
+        /** The cached plan with the offsets and number of a new epoch; null if its write would change the plan. */
+        private static LogicalPlan replan(WriteToMicroBatchDataSource epoch, LogicalPlan cached) {
+            Map<SparkDataStream, StreamingDataSourceV2ScanRelation> scans = new IdentityHashMap<>();
             for (LogicalPlan leaf : PlanTree.list(epoch.query().collectLeaves())) {
-                if (leaf instanceof StreamingDataSourceV2ScanRelation scan) now.put(scan.stream(), scan);
+                if (leaf instanceof StreamingDataSourceV2ScanRelation scan) scans.put(scan.stream(), scan);
             }
-            LogicalPlan query = moved(kept, scan -> {
-                StreamingDataSourceV2ScanRelation begins = now.get(scan.stream());
-                return at(scan, begins.startOffset(), begins.endOffset());
+            LogicalPlan query = withOffsets(cached, scan -> {
+                StreamingDataSourceV2ScanRelation current = scans.get(scan.stream());
+                return at(scan, current.startOffset(), current.endOffset());
             });
-            return V2Writes.apply(written(epoch, query, epoch.batchId())) instanceof WriteToDataSourceV2 written
-                            && written.query() == query
-                    ? written
+            return V2Writes.apply(withWrite(epoch, query, epoch.batchId())) instanceof WriteToDataSourceV2 write
+                            && write.query() == query
+                    ? write
                     : null;
         }
     }

@@ -16,23 +16,23 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Plans the epoch that runs some dozens of times beside it, in the first seconds of a query.
  *
- * <p>At the end of each epoch Spark plans the next one from the beginning, while no row is processed. In a
- * young JVM that code is interpreted; after some dozens of times it is compiled. What is planned here is
- * thrown away: no job is started, and nothing is written.
+ * <p>At each epoch boundary Spark plans the next epoch from scratch, while no row is processed. In a new JVM that
+ * code is interpreted; after some dozens of runs it is compiled. The plans made here are discarded: no job is
+ * started, and nothing is written.
  */
 public final class PlannerWarmup extends Thread {
     private static final Logger LOG = LoggerFactory.getLogger(PlannerWarmup.class);
 
-    /** After each time it rests so many times as long: the stream needs the cores. */
-    private static final int REST = 3;
+    /** After each plan it pauses this many times as long, because the stream needs the cores. */
+    private static final int PAUSE_FACTOR = 3;
 
-    private static final long LEAST_REST_MS = 100;
+    private static final long MIN_PAUSE_MS = 100;
 
     private final StreamExecution query;
-    private final long leastRestMs;
+    private final long minPauseMs;
     private volatile int left;
 
-    /** Starts it for a query that runs in real time; where epochs are long, the times fill the first half of one. */
+    /** Starts the warm-up for a real-time query; it spreads the plans over the first half of a long epoch. */
     public static PlannerWarmup start(StreamingQuery query, int times) {
         PlannerWarmup warmup = new PlannerWarmup(SparkInternals.execution(query), times);
         warmup.start();
@@ -44,11 +44,11 @@ public final class PlannerWarmup extends Thread {
         setDaemon(true);
         this.query = query;
         long epochMs = query.trigger() instanceof RealTimeTrigger trigger ? trigger.batchDurationMs() : 0;
-        leastRestMs = Math.max(LEAST_REST_MS, epochMs / 2 / times);
+        minPauseMs = Math.max(MIN_PAUSE_MS, epochMs / 2 / times);
         left = times;
     }
 
-    /** How often it will still plan; it ends early where planning fails or the query ends. */
+    /** The number of remaining plans; the warm-up ends early if planning fails or the query ends. */
     public int left() {
         return left;
     }
@@ -64,17 +64,17 @@ public final class PlannerWarmup extends Thread {
                     left--;
                 }
                 long tookMs = (System.nanoTime() - begin) / 1_000_000;
-                Thread.sleep(Math.max(leastRestMs, REST * tookMs));
+                Thread.sleep(Math.max(minPauseMs, PAUSE_FACTOR * tookMs));
             }
         } catch (Exception | LinkageError error) {
-            // Then the first epoch boundaries warm the planner up.
-            LOG.debug("planning ahead ended early", error);
+            // The first epoch boundaries warm up the planner instead.
+            LOG.debug("the planner warm-up ended early", error);
         }
     }
 
     private static void plan(IncrementalExecution running) {
         SparkSession.setActiveSession(running.sparkSession());
-        var again = new IncrementalExecution(
+        var execution = new IncrementalExecution(
                 running.sparkSession(),
                 running.logical(),
                 running.outputMode(),
@@ -85,13 +85,13 @@ public final class PlannerWarmup extends Thread {
                 running.prevOffsetSeqMetadata(),
                 running.offsetSeqMetadata(),
                 WatermarkPropagator.noop(),
-                false, // not the first batch: that one records what the state looks like
+                false, // not the first batch: that one records the schema of the state
                 running.currentStateStoreCkptId().clone(),
                 running.stateSchemaMetadatas().clone(),
                 CommandExecutionMode.ALL(),
                 false,
                 running.isRealTimeMode());
-        // The root writes; what is below it only makes the job's parts.
-        for (SparkPlan child : CollectionConverters.asJava(again.executedPlan().children())) child.execute();
+        // The root would write; the nodes below it only prepare the job.
+        for (SparkPlan child : CollectionConverters.asJava(execution.executedPlan().children())) child.execute();
     }
 }

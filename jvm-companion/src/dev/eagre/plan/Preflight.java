@@ -14,8 +14,8 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.streaming.DataStreamWriter;
 
 /**
- * Plans a streaming write as a real-time query would be planned, without starting it, and tells what
- * the plan is made of. Nothing is read from a source, and nothing is written to a sink or checkpoint.
+ * Plans a streaming write as a real-time query without starting it, and describes the plan. Nothing is
+ * read from a source, and nothing is written to a sink or checkpoint.
  *
  * <p>Written against the private planning classes of Spark 4.3.0, as are its parts: {@link
  * StreamWriterFields}, {@link RealTimePlan}, {@link LogicalFacts}, {@link ExpressionFacts}, {@link KeySample}
@@ -24,7 +24,7 @@ import org.apache.spark.sql.streaming.DataStreamWriter;
 public final class Preflight {
     private Preflight() {}
 
-    /** Remembers the line of the user's file that made the newest operators of a DataFrame. */
+    /** Records the line of the user's file that created the newest operators of a DataFrame. */
     public static void mark(Dataset<?> rows, String where) {
         for (LogicalPlan node : PlanTree.nodes(rows.queryExecution().analyzed())) {
             if (node.getTagValue(PlanTree.LINE).isEmpty()) {
@@ -36,7 +36,7 @@ public final class Preflight {
     /**
      * Describes a prepared write as JSON.
      *
-     * @param partitions the shuffle partitions a checkpoint has fixed, or 0
+     * @param partitions the number of shuffle partitions that the checkpoint requires, or 0
      */
     public static String describe(DataStreamWriter<?> writer, long epochMs, int partitions)
             throws IOException {
@@ -51,12 +51,12 @@ public final class Preflight {
     /**
      * Counts the keys of each stateful operator over a sample of its sources.
      *
-     * @param ranges for each source in its order the offsets between which to read, as JSON
+     * @param ranges the range of offsets to read for each source, in order, as JSON
      */
     public static String keys(DataStreamWriter<?> writer, String ranges) throws IOException {
         var json = new ObjectMapper();
-        var told = new KeySample(new StreamWriterFields(writer), json.readTree(ranges)).count();
-        return json.writeValueAsString(told);
+        var counts = new KeySample(new StreamWriterFields(writer), json.readTree(ranges)).count();
+        return json.writeValueAsString(counts);
     }
 
     private static Map<String, Object> jvm() {
@@ -69,7 +69,7 @@ public final class Preflight {
                 "kafka_clients", kafkaClients());
     }
 
-    /** The release of the Kafka clients that Spark's connector brought; it is no part of Spark. */
+    /** The version of the Kafka clients that come with Spark's connector. */
     private static String kafkaClients() {
         try {
             ClassLoader loader = Thread.currentThread().getContextClassLoader();

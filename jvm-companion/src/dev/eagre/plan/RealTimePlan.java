@@ -42,7 +42,7 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation;
 import org.apache.spark.sql.execution.streaming.runtime.WatermarkPropagator$;
 import scala.Option;
 
-/** The plan, as a real-time query would get it. */
+/** Plans a query as a real-time query. */
 final class RealTimePlan {
     private final StreamWriterFields write;
     private final long epochMs;
@@ -58,7 +58,7 @@ final class RealTimePlan {
         this.analyzed = write.rows.queryExecution().analyzed();
         this.session = write.rows.sparkSession().cloneSession();
         session.conf().set("spark.sql.cbo.enabled", "false");
-        // A started query has no adaptive plan: its root, the write, does not support one.
+        // A running query has no adaptive plan, because its root, the write, does not support one.
         session.conf().set("spark.sql.adaptive.enabled", "false");
         session.conf().set("spark.sql.execution.sortBeforeRepartition", "false");
         if (partitions > 0) {
@@ -69,27 +69,27 @@ final class RealTimePlan {
     void describe(Map<String, Object> facts) {
         var checker = UnsupportedOperationChecker$.MODULE$;
         if (write.trigger instanceof ContinuousTrigger) {
-            refusing(() -> checker.checkForContinuous(analyzed, write.mode));
+            recordRefusal(() -> checker.checkForContinuous(analyzed, write.mode));
         } else {
             if (write.trigger instanceof RealTimeTrigger) {
-                refusing(() -> checker.checkAdditionalRealTimeModeConstraints(
+                recordRefusal(() -> checker.checkAdditionalRealTimeModeConstraints(
                         analyzed, write.mode));
             }
-            refusing(() -> checker.checkForStreaming(analyzed, write.mode));
+            recordRefusal(() -> checker.checkForStreaming(analyzed, write.mode));
         }
         facts.put("logical", LogicalFacts.of(analyzed));
         facts.put("expressions", ExpressionFacts.of(analyzed));
         facts.put("operators", write.realTime() ? operators() : List.of());
         if (!write.realTime()) {
-            name(analyzed);
+            addSources(analyzed);
         }
         facts.put("sources", sources);
         facts.put("refusals", refusals);
         facts.put("unplanned", unplanned);
     }
 
-    /** Names the sources of a query that is not planned. */
-    private void name(LogicalPlan plan) {
+    /** Adds the sources of a query that is not planned. */
+    private void addSources(LogicalPlan plan) {
         for (LogicalPlan node : PlanTree.nodes(plan)) {
             if (node instanceof StreamingRelationV2 source) {
                 source(source.sourceName(), source.extraOptions().asCaseSensitiveMap(), true,
@@ -98,18 +98,18 @@ final class RealTimePlan {
         }
     }
 
-    private void refusing(Runnable check) {
+    private void recordRefusal(Runnable check) {
         try {
             check.run();
-        } catch (Exception | AssertionError error) {  // Scala's checked ones are not declared
-            refused(error);
+        } catch (Exception | AssertionError error) {  // Scala does not declare checked exceptions
+            addRefusal(error);
         }
     }
 
-    /** What is no error of Spark's own is our planning's fault, and no reason to refuse. */
-    private void refused(Throwable error) {
-        if (error instanceof SparkThrowable known) {
-            refusals.add(refusal(known.getCondition(), error.getMessage()));
+    /** An error that is not Spark's own comes from this class, and is no reason to refuse the query. */
+    private void addRefusal(Throwable error) {
+        if (error instanceof SparkThrowable sparkError) {
+            refusals.add(refusal(sparkError.getCondition(), error.getMessage()));
         } else {
             unplanned = error.getClass().getSimpleName() + ": " + error.getMessage();
         }
@@ -136,24 +136,24 @@ final class RealTimePlan {
     }
 
     private List<Map<String, Object>> planned(Path scratch) {
-        List<Map<String, Object>> told = new ArrayList<>();
-        refusing(() -> {
-            LogicalPlan wired = wired(scratch);
-            SparkPlan plan = session.withActive(() -> execution(wired, scratch).executedPlan());
-            refusing(() -> RealTimeModeAllowlist$.MODULE$
+        List<Map<String, Object>> operators = new ArrayList<>();
+        recordRefusal(() -> {
+            LogicalPlan logical = withScans(scratch);
+            SparkPlan plan = session.withActive(() -> execution(logical, scratch).executedPlan());
+            recordRefusal(() -> RealTimeModeAllowlist$.MODULE$
                     .checkAllowedPhysicalOperator(plan, true));
-            describe(plan, told);
+            describe(plan, operators);
         });
-        return told;
+        return operators;
     }
 
-    /** Puts sources in their places, as MicroBatchExecution does, and never asks them anything. */
-    private LogicalPlan wired(Path scratch) {
+    /** Replaces sources by scans, like MicroBatchExecution, but without reading from them. */
+    private LogicalPlan withScans(Path scratch) {
         Set<StreamingRelationV2> seen = new HashSet<>();
-        return PlanTree.swapped(analyzed, node -> {
+        return PlanTree.replaceSources(analyzed, node -> {
             if (node instanceof StreamingRelationV2 source) {
-                boolean again = !seen.add(source);
-                return scan(source, scratch.resolve("source-" + seen.size()), again);
+                boolean repeated = !seen.add(source);
+                return scan(source, scratch.resolve("source-" + seen.size()), repeated);
             }
             StreamingRelation old = (StreamingRelation) node;
             source(old.sourceName(), Map.of(), false, false, old.getClass().getName());
@@ -161,13 +161,13 @@ final class RealTimePlan {
         });
     }
 
-    private LogicalPlan scan(StreamingRelationV2 source, Path metadata, boolean again) {
+    private LogicalPlan scan(StreamingRelationV2 source, Path metadata, boolean repeated) {
         Scan scan = ((SupportsRead) source.table()).newScanBuilder(source.extraOptions()).build();
         MicroBatchStream stream = scan.toMicroBatchStream(metadata.toString());
-        boolean able = stream instanceof SupportsRealTimeMode;
-        source(source.sourceName(), source.extraOptions().asCaseSensitiveMap(), able, again,
+        boolean supported = stream instanceof SupportsRealTimeMode;
+        source(source.sourceName(), source.extraOptions().asCaseSensitiveMap(), supported, repeated,
                 stream.getClass().getName());
-        if (!able) {
+        if (!supported) {
             return empty(source);
         }
         var relation = new StreamingDataSourceV2Relation(
@@ -180,14 +180,14 @@ final class RealTimePlan {
     }
 
     private void source(
-            String name, Map<String, String> options, boolean able, boolean again, String type) {
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("name", name);
-        told.put("class", type);
-        told.put("real_time", able);
-        told.put("again", again);
-        told.put("options", new TreeMap<>(options));
-        sources.add(told);
+            String name, Map<String, String> options, boolean supported, boolean repeated, String type) {
+        Map<String, Object> entry = new LinkedHashMap<>();
+        entry.put("name", name);
+        entry.put("class", type);
+        entry.put("real_time", supported);
+        entry.put("again", repeated);
+        entry.put("options", new TreeMap<>(options));
+        sources.add(entry);
     }
 
     @SuppressWarnings("unchecked")
@@ -198,37 +198,37 @@ final class RealTimePlan {
                 LocalRelation$.MODULE$.$lessinit$greater$default$4());
     }
 
-    private IncrementalExecution execution(LogicalPlan wired, Path scratch) {
-        var nothing = OffsetSeqMetadata$.MODULE$.apply(
+    private IncrementalExecution execution(LogicalPlan plan, Path scratch) {
+        var metadata = OffsetSeqMetadata$.MODULE$.apply(
                 0L, 0L, OffsetSeqMetadata$.MODULE$.apply$default$3());
         return new IncrementalExecution(
-                session, wired, write.mode, scratch.resolve("state").toString(),
-                UUID.randomUUID(), UUID.randomUUID(), 1L, Option.empty(), nothing,
+                session, plan, write.mode, scratch.resolve("state").toString(),
+                UUID.randomUUID(), UUID.randomUUID(), 1L, Option.empty(), metadata,
                 WatermarkPropagator$.MODULE$.noop(), false,
                 new scala.collection.mutable.HashMap<>(),
                 new scala.collection.mutable.HashMap<>(),
                 CommandExecutionMode.ALL(), false, true);
     }
 
-    private boolean describe(SparkPlan node, List<Map<String, Object>> told) {
-        Map<String, Object> one = new LinkedHashMap<>();
-        told.add(one);
+    private boolean describe(SparkPlan node, List<Map<String, Object>> operators) {
+        Map<String, Object> operator = new LinkedHashMap<>();
+        operators.add(operator);
         boolean streams = node instanceof RealTimeStreamScanExec;
         for (SparkPlan child : PlanTree.list(node.children())) {
-            streams |= describe(child, told);
+            streams |= describe(child, operators);
         }
-        one.put("class", node.getClass().getName());
-        one.put("name", node.nodeName());
-        one.put("streaming", streams);
-        one.put("line", link(node));
+        operator.put("class", node.getClass().getName());
+        operator.put("name", node.nodeName());
+        operator.put("streaming", streams);
+        operator.put("line", line(node));
         if (node instanceof ShuffleExchangeExec exchange) {
-            one.put("partitions", exchange.outputPartitioning().numPartitions());
-            one.put("partitioning", exchange.outputPartitioning().getClass().getSimpleName());
+            operator.put("partitions", exchange.outputPartitioning().numPartitions());
+            operator.put("partitioning", exchange.outputPartitioning().getClass().getSimpleName());
         }
         return streams;
     }
 
-    private static String link(SparkPlan node) {
+    private static String line(SparkPlan node) {
         Option<LogicalPlan> logical = node.logicalLink();
         return logical.isDefined()
                 ? logical.get().getTagValue(PlanTree.LINE).getOrElse(() -> "")
@@ -239,7 +239,7 @@ final class RealTimePlan {
         try (Stream<Path> paths = Files.walk(folder)) {
             paths.sorted(Comparator.reverseOrder()).forEach(path -> path.toFile().delete());
         } catch (IOException ignored) {
-            // a few empty folders in the system's temporary folder are no reason to fail
+            // A few empty temporary folders are no reason to fail.
         }
     }
 }

@@ -17,13 +17,13 @@ import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Puts a step that calls Python below each operator that uses Python functions, and their results in
- * the place of the calls. It runs after Spark's own optimization, when unused columns are gone.
+ * Adds a step that calls Python below each operator that uses Python functions, and replaces the calls by
+ * their results. It runs after Spark's optimizer, which has removed unused columns by then.
  */
 public final class CallFunctions extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-        return RowSteps.upwards(plan, CallFunctions::rewrite);
+        return RowSteps.transformUp(plan, CallFunctions::rewrite);
     }
 
     private static LogicalPlan rewrite(LogicalPlan node) {
@@ -31,14 +31,14 @@ public final class CallFunctions extends Rule<LogicalPlan> {
         if (calls.isEmpty() || node.children().size() != 1) return node;
         LogicalPlan called = node;
         while (!calls.isEmpty()) {
-            called = call(called, together(calls));
+            called = call(called, callableTogether(calls));
             calls = PythonFunction.innermostIn(called);
         }
         return sameOutput(node, called) ? called : new Project(named(node), called);
     }
 
-    /** Those that one worker can run: of the same options as the first; lists are on their own. */
-    private static List<PythonFunction> together(List<PythonFunction> calls) {
+    /** The calls that one worker can run: those with the options of the first; batch functions run alone. */
+    private static List<PythonFunction> callableTogether(List<PythonFunction> calls) {
         String options = calls.get(0).spec().options;
         if (new FunctionOptions(options).kind().equals("batch")) return calls.subList(0, 1);
         return calls.stream().filter(call -> call.spec().options.equals(options)).toList();
@@ -46,18 +46,18 @@ public final class CallFunctions extends Rule<LogicalPlan> {
 
     private static LogicalPlan call(LogicalPlan node, List<PythonFunction> calls) {
         LogicalPlan child = node.children().head();
-        List<Attribute> kept = RowSteps.attributes(child);
-        List<NamedExpression> columns = new ArrayList<>(kept);
+        List<Attribute> retained = RowSteps.attributes(child);
+        List<NamedExpression> columns = new ArrayList<>(retained);
         Map<PythonFunction, Attribute> results = new HashMap<>();
         List<FunctionSpec> functions = new ArrayList<>();
         List<StructType> arguments = new ArrayList<>();
         List<Attribute> added = new ArrayList<>();
         Expression source = null;
         for (PythonFunction call : calls) {
-            Expression given = call.children().head();
-            columns.add(RowSteps.alias(given, "arguments"));
+            Expression argument = call.children().head();
+            columns.add(RowSteps.alias(argument, "arguments"));
             functions.add(call.spec());
-            arguments.add((StructType) given.dataType());
+            arguments.add((StructType) argument.dataType());
             Attribute result = RowSteps.attribute(call.spec().name + "#" + added.size(), call.dataType(), true);
             results.put(call, result);
             added.add(result);
@@ -65,22 +65,22 @@ public final class CallFunctions extends Rule<LogicalPlan> {
         }
         if (source != null) columns.add(RowSteps.alias(source, RowSteps.SOURCE));
         FunctionStep step =
-                new FunctionStep(functions, arguments, kept.size(), source == null ? null : source.dataType());
+                new FunctionStep(functions, arguments, retained.size(), source == null ? null : source.dataType());
         LogicalPlan below =
-                RowSteps.over(new Project(RowSteps.sequence(columns), child), step, kept, added);
-        LogicalPlan moved = node.withNewChildren(RowSteps.sequence(List.of(below)));
-        return RowSteps.expressions(moved, e -> e instanceof PythonFunction && results.containsKey(e)
+                RowSteps.over(new Project(RowSteps.sequence(columns), child), step, retained, added);
+        LogicalPlan rewritten = node.withNewChildren(RowSteps.sequence(List.of(below)));
+        return RowSteps.expressions(rewritten, e -> e instanceof PythonFunction && results.containsKey(e)
                 ? (Expression) results.get(e)
                 : e);
     }
 
     private static boolean sameOutput(LogicalPlan before, LogicalPlan after) {
-        List<Attribute> wanted = RowSteps.attributes(before);
-        List<Attribute> given = RowSteps.attributes(after);
-        if (wanted.size() != given.size()) return false;
-        for (int i = 0; i < wanted.size(); i++) {
-            if (!wanted.get(i).exprId().equals(given.get(i).exprId())) return false;
-            if (!wanted.get(i).name().equals(given.get(i).name())) return false;
+        List<Attribute> expected = RowSteps.attributes(before);
+        List<Attribute> actual = RowSteps.attributes(after);
+        if (expected.size() != actual.size()) return false;
+        for (int i = 0; i < expected.size(); i++) {
+            if (!expected.get(i).exprId().equals(actual.get(i).exprId())) return false;
+            if (!expected.get(i).name().equals(actual.get(i).name())) return false;
         }
         return true;
     }

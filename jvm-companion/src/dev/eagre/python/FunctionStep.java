@@ -18,8 +18,8 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
 /**
- * The step that calls Python functions of a row. Its rows are the columns that pass through, a struct
- * of arguments for each function, and the row's origin, if it is known.
+ * The step that calls Python functions for a row. Its input rows are the columns that pass through, a
+ * struct of arguments for each function, and the row's provenance, if it is known.
  */
 final class FunctionStep extends RowSteps.Step {
     private final FunctionSpec[] functions;
@@ -54,14 +54,14 @@ final class FunctionStep extends RowSteps.Step {
         return type;
     }
 
-    /** What a new worker is told: the types, the options, and the functions themselves. */
+    /** The first message to a worker: the types, the options, and the functions. */
     private WireBuffer hello(FunctionOptions options) throws IOException {
         ObjectNode spec = options.forWorker();
         ArrayNode names = spec.putArray("names");
-        ArrayNode given = spec.putArray("arguments");
+        ArrayNode types = spec.putArray("arguments");
         for (int i = 0; i < functions.length; i++) {
             names.add(functions[i].name);
-            given.add(FunctionOptions.JSON.readTree(arguments[i].json()));
+            types.add(FunctionOptions.JSON.readTree(arguments[i].json()));
         }
         spec.set("returns", FunctionOptions.JSON.readTree(results().json()));
         return FunctionOptions.hello(spec, Arrays.stream(functions).map(f -> f.code).toArray(byte[][]::new));

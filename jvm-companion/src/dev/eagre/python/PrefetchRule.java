@@ -19,14 +19,14 @@ import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Puts {@link Prefetch} before Python processors, and before others whose timers tick. The shuffle goes below it; the state then needs no
- * other, for the step keeps the attributes that the rows are distributed by. Not in event time, where
- * Spark drops late rows in between.
+ * Adds {@link Prefetch} before Python processors, and before other processors with timers. The shuffle moves
+ * below it. The state needs no other shuffle, because the step keeps the attributes by which the rows are
+ * distributed. It does not apply in event time, where Spark drops late rows in between.
  */
 public final class PrefetchRule extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-        return RowSteps.upwards(plan, PrefetchRule::rewrite);
+        return RowSteps.transformUp(plan, PrefetchRule::rewrite);
     }
 
     private static LogicalPlan rewrite(LogicalPlan node) {
@@ -44,8 +44,8 @@ public final class PrefetchRule extends Rule<LogicalPlan> {
         List<Attribute> columns = RowSteps.attributes(state.left());
         boolean looks = processor instanceof PythonProcessor;
         Prefetch.Step step = new Prefetch.Step(processor.id(), columns.size(), processor.tickMs(), looks);
-        LogicalPlan ahead = RowSteps.over(spread, step, columns, List.of());
-        return node.withNewChildren(RowSteps.sequence(List.of(ahead, state.right())));
+        LogicalPlan prefetch = RowSteps.over(spread, step, columns, List.of());
+        return node.withNewChildren(RowSteps.sequence(List.of(prefetch, state.right())));
     }
 
     private static boolean looksAhead(TimerDriven processor) {

@@ -9,13 +9,13 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Gives calls of Python functions the row's origin where the row still has it, so that a failure can
- * name the record, and before Spark drops a column that nothing else uses.
+ * Adds the row's provenance to calls of Python functions if the row has it, so that a failure can name the
+ * record. It runs before Spark drops the column because nothing else uses it.
  */
 public final class ProvenanceArguments extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-        return RowSteps.upwards(plan, ProvenanceArguments::attach);
+        return RowSteps.transformUp(plan, ProvenanceArguments::attach);
     }
 
     private static LogicalPlan attach(LogicalPlan node) {

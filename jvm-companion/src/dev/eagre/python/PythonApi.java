@@ -15,7 +15,7 @@ import org.apache.spark.sql.classic.RelationalGroupedDataset;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** What the Python package calls. */
+/** Python functions and processors, as called from Python. */
 public final class PythonApi {
     private PythonApi() {}
 
@@ -27,12 +27,12 @@ public final class PythonApi {
     }
 
     /**
-     * Rows of a stateful processor.
+     * The output rows of a stateful processor.
      *
      * @param initial the initial state, grouped; or null
      * @param declared the state variables, as JSON
      * @param output the columns of its results, as JSON
-     * @param tickMs how often an idle partition looks at its timers; 0 for never
+     * @param tickMs how often an idle partition checks its timers; 0 for never
      */
     public static Dataset<Row> transform(
             RelationalGroupedDataset grouped,
@@ -47,14 +47,14 @@ public final class PythonApi {
         return StatefulPlan.transform(grouped, initial, code, declared, type, timeMode, options, tickMs);
     }
 
-    /** Starts what the workers of this JVM are forked from, in the background. */
+    /** Starts the daemon that forks the workers of this JVM, in the background. */
     public static void warm(String options) {
         Thread thread = new Thread(
                 () -> {
                     try {
                         WorkerPool.warm(new FunctionOptions(options));
                     } catch (IOException error) {
-                        // The first task meets the same error and tells it.
+                        // The first task gets the same error and reports it.
                     }
                 },
                 "eagre-python-warm");

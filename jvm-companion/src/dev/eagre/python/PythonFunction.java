@@ -16,12 +16,12 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A call of a Python function in a plan. {@link CallFunctions} replaces it by a step of the plan
- * before anything evaluates it.
+ * A call of a Python function in a plan. {@link CallFunctions} replaces it by a step of the plan before it
+ * is evaluated.
  *
- * <p>Its children are a struct of the arguments and, where the row has it, {@code _source}. It says
- * that it is not deterministic, so that the optimizer calls it once for each row, where it was
- * written, and neither copies nor moves it.
+ * <p>Its children are a struct of the arguments and, if the row has it, {@code _source}. It is
+ * declared as not deterministic, so that the optimizer calls it once per row, where it was written, and
+ * neither copies nor moves it.
  */
 public final class PythonFunction extends Expression implements UserDefinedExpression, Serializable {
     private final FunctionSpec spec;
@@ -78,8 +78,8 @@ public final class PythonFunction extends Expression implements UserDefinedExpre
     }
 
     private IllegalStateException misplaced() {
-        return new IllegalStateException("the Python function " + spec.name + " stands where it cannot be"
-                + " called: use it in select, withColumn, where, groupBy or explode, in a session made by"
+        return new IllegalStateException("the Python function " + spec.name + " cannot be called"
+                + " here: use it in select, withColumn, where, groupBy or explode, in a session created by"
                 + " eg.session() or eg.configure()");
     }
 
@@ -103,7 +103,7 @@ public final class PythonFunction extends Expression implements UserDefinedExpre
         return spec.name + "(" + arguments(true) + ")";
     }
 
-    /** The arguments without the struct around them, as people wrote them. */
+    /** The arguments as the user wrote them, without the struct around them. */
     private String arguments(boolean sql) {
         StringBuilder text = new StringBuilder();
         Seq<Expression> parts = children.head().children();
@@ -141,13 +141,13 @@ public final class PythonFunction extends Expression implements UserDefinedExpre
         return 31 * spec.hashCode() + children.hashCode();
     }
 
-    /** The calls of Python functions in a node that hold no other call inside them. */
+    /** The calls of Python functions in a node that contain no other call. */
     public static List<PythonFunction> innermostIn(LogicalPlan plan) {
-        List<PythonFunction> found = new ArrayList<>();
+        List<PythonFunction> calls = new ArrayList<>();
         for (Expression expression : CollectionConverters.asJava(plan.expressions())) {
-            collect(expression, found);
+            collect(expression, calls);
         }
-        return found;
+        return calls;
     }
 
     /** Whether any part of a plan calls Python functions. */
@@ -156,13 +156,13 @@ public final class PythonFunction extends Expression implements UserDefinedExpre
                 || CollectionConverters.asJava(plan.children()).stream().anyMatch(PythonFunction::calledIn);
     }
 
-    private static boolean collect(Expression expression, List<PythonFunction> found) {
+    private static boolean collect(Expression expression, List<PythonFunction> calls) {
         boolean inner = false;
         for (Expression child : CollectionConverters.asJava(expression.children())) {
-            inner |= collect(child, found);
+            inner |= collect(child, calls);
         }
         if (!(expression instanceof PythonFunction call)) return inner;
-        if (!inner && !found.contains(call)) found.add(call);
+        if (!inner && !calls.contains(call)) calls.add(call);
         return true;
     }
 }

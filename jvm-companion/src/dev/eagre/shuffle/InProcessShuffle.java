@@ -21,9 +21,9 @@ import scala.Product2;
 import scala.collection.Iterator;
 
 /**
- * The streaming shuffle where all tasks are threads of one JVM: a row goes from hand to hand, where Spark's own
- * packs it, sends it through a socket, and unpacks it, with four threads to be woken on the way. Rows are counted at
- * both ends: none may be under way when state is written.
+ * The in-process streaming shuffle, for tasks that are threads of one JVM. It passes a row by reference. Spark's own
+ * shuffle serializes the row, sends it through a socket and deserializes it, and wakes four threads to do so. Both
+ * ends count the rows, because none may be in flight when state is written.
  */
 public final class InProcessShuffle extends StreamingShuffleManager {
     private static volatile boolean inUse;
@@ -41,10 +41,10 @@ public final class InProcessShuffle extends StreamingShuffleManager {
 
     @Override
     public <K, V, C> ShuffleHandle registerShuffle(int shuffleId, ShuffleDependency<K, V, C> dependency) {
-        RowQueue[] lanes = new RowQueue[dependency.partitioner().numPartitions()];
+        RowQueue[] queues = new RowQueue[dependency.partitioner().numPartitions()];
         int writers = dependency.rdd().getNumPartitions();
-        for (int i = 0; i < lanes.length; i++) lanes[i] = new RowQueue(writers);
-        shuffles.put(shuffleId, lanes);
+        for (int i = 0; i < queues.length; i++) queues[i] = new RowQueue(writers);
+        shuffles.put(shuffleId, queues);
         return super.registerShuffle(shuffleId, dependency);
     }
 
@@ -65,18 +65,18 @@ public final class InProcessShuffle extends StreamingShuffleManager {
     public <K, C> ShuffleReader<K, C> getReader(
             ShuffleHandle handle, int startMap, int endMap, int start, int end, TaskContext task,
             ShuffleReadMetricsReporter metrics) {
-        RowQueue lane = shuffles.get(handle.shuffleId())[start];
-        return () -> lane.rows(task);
+        RowQueue queue = shuffles.get(handle.shuffleId())[start];
+        return () -> queue.rows(task);
     }
 
     private static final class Writer<K, V> extends ShuffleWriter<K, V> {
-        private final RowQueue[] lanes;
+        private final RowQueue[] queues;
         private final Partitioner partitioner;
         private final long mapId;
         private final TaskContext task;
 
-        Writer(RowQueue[] lanes, Partitioner partitioner, long mapId, TaskContext task) {
-            this.lanes = lanes;
+        Writer(RowQueue[] queues, Partitioner partitioner, long mapId, TaskContext task) {
+            this.queues = queues;
             this.partitioner = partitioner;
             this.mapId = mapId;
             this.task = task;
@@ -84,13 +84,13 @@ public final class InProcessShuffle extends StreamingShuffleManager {
 
         @Override
         public void write(Iterator<Product2<K, V>> rows) {
-            Barrier.Count leaving = Barrier.leaving(task);
+            Barrier.RowCount sent = Barrier.sentBy(task);
             while (rows.hasNext()) {
                 Product2<K, V> row = rows.next();
-                leaving.one();
-                lanes[partitioner.getPartition(row._1())].put(row._2(), task);
+                sent.increment();
+                queues[partitioner.getPartition(row._1())].put(row._2(), task);
             }
-            for (RowQueue lane : lanes) lane.end();
+            for (RowQueue queue : queues) queue.end();
         }
 
         @Override
@@ -101,7 +101,7 @@ public final class InProcessShuffle extends StreamingShuffleManager {
 
         @Override
         public long[] getPartitionLengths() {
-            return new long[lanes.length];
+            return new long[queues.length];
         }
     }
 }

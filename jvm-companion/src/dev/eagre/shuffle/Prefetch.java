@@ -21,65 +21,65 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * The rows on their way to a processor. While rows come one by one, the task's own thread takes each
- * from Spark: nothing is quicker. When they begin to wait, a second thread reads ahead, so that the
- * processor sees which ones stand behind the row it is given and can ask Python about all of them at
- * once; when none wait any more, it stops. Where timers tick, the second thread reads all the time,
- * and while no row comes an empty one goes down every few milliseconds: Spark looks at timers only
- * when a row passes.
+ * Prefetches the rows of a processor. While rows arrive one by one, the task's own thread reads them
+ * from Spark directly, which is fastest. When rows start to queue up, a second thread reads ahead, so
+ * that the processor sees the rows that follow and sends all of them to Python in one request. The
+ * thread stops when no rows are waiting. For a processor with timers it always reads. While no row
+ * arrives, an empty row is passed on every few milliseconds, because Spark checks timers only when a
+ * row passes.
  */
 public final class Prefetch extends AbstractIterator<Object> {
-    private static final int ROOM = 256;
-    private static final int ROWS_TO_BEGIN = 16;
-    private static final int ROWS_TO_END = 64;
-    private static final long AT_ONCE_NANOS = 20_000;
+    private static final int CAPACITY = 256;
+    private static final int ROWS_TO_START = 16;
+    private static final int ROWS_TO_STOP = 64;
+    private static final long IMMEDIATE_NANOS = 20_000;
     private static final Object END = new Object();
     private static final Object PAUSE = new Object();
     private static final Map<String, Prefetch> RUNNING = new ConcurrentHashMap<>();
 
-    private final BlockingQueue<Object> queue = new ArrayBlockingQueue<>(ROOM);
+    private final BlockingQueue<Object> queue = new ArrayBlockingQueue<>(CAPACITY);
 
-    /** Taken from the queue in one go: were each row taken by itself, each would wake the second thread. */
-    private final Queue<Object> mine = new ArrayDeque<>(ROOM);
+    /** Rows drained from the queue in one call; taking them one by one would wake the second thread each time. */
+    private final Queue<Object> drained = new ArrayDeque<>(CAPACITY);
 
-    private final Semaphore wanted = new Semaphore(0);
+    private final Semaphore requested = new Semaphore(0);
     private final Iterator<Object> rows;
     private final InternalRow tick;
     private final long tickMs;
-    private final Barrier.Count leaving;
-    private final Barrier.Arrivals arriving;
+    private final Barrier.RowCount sent;
+    private final Barrier.ReceivedCount received;
     private Object next;
     private boolean reading;
-    private int inRow;
+    private int streak;
     private volatile boolean pausing;
     private volatile Throwable failure;
 
     private Prefetch(TaskContext task, Iterator<Object> rows, InternalRow tick, long tickMs) {
-        leaving = Barrier.leaving(task);
-        arriving = Barrier.arriving(task);
+        sent = Barrier.sentBy(task);
+        received = Barrier.receivedBy(task);
         this.rows = rows;
         this.tick = tick;
         this.tickMs = tickMs;
-        if (tickMs > 0) begin();
+        if (tickMs > 0) startReading();
     }
 
-    /** The step of the plan. */
+    /** The step that adds prefetching to a plan. */
     public static final class Step extends RowSteps.Step {
         private final String processor;
         private final int columns;
         private final long tickMs;
-        private final boolean looks;
+        private final boolean looksAhead;
 
-        /** Whether the processor looks at what waits, or only needs ticks. */
-        public Step(String processor, int columns, long tickMs, boolean looks) {
+        /** Creates the step; {@code looksAhead} is whether the processor reads waiting rows, or only needs ticks. */
+        public Step(String processor, int columns, long tickMs, boolean looksAhead) {
             this.processor = processor;
             this.columns = columns;
             this.tickMs = tickMs;
-            this.looks = looks;
+            this.looksAhead = looksAhead;
         }
 
         @Override
-        public boolean empties() {
+        public boolean mayAddEmptyRows() {
             return tickMs > 0;
         }
 
@@ -87,21 +87,21 @@ public final class Prefetch extends AbstractIterator<Object> {
         public Iterator<Object> apply(Iterator<Object> rows) {
             TaskContext task = TaskContext.get();
             InternalRow tick = new GenericInternalRow(new Object[columns]);
-            RowQueue lane = looks ? null : RowQueue.of(task);
-            if (lane != null) {
-                Barrier.stops(task, lane::halt);
-                return new TimerTicks(lane, rows, tick, tickMs);
+            RowQueue rowQueue = looksAhead ? null : RowQueue.of(task);
+            if (rowQueue != null) {
+                Barrier.onPause(task, rowQueue::pause);
+                return new TimerTicks(rowQueue, rows, tick, tickMs);
             }
             String name = name(processor, task);
-            Prefetch ahead = new Prefetch(task, rows, tick, tickMs);
-            RUNNING.put(name, ahead);
-            if (tickMs > 0) Barrier.stops(task, ahead.queue::put);
-            Thread reader = ReaderThreads.start(task, ahead::read);
+            Prefetch prefetch = new Prefetch(task, rows, tick, tickMs);
+            RUNNING.put(name, prefetch);
+            if (tickMs > 0) Barrier.onPause(task, prefetch.queue::put);
+            Thread reader = ReaderThreads.start(task, prefetch::read);
             task.addTaskCompletionListener((TaskCompletionListener) context -> {
                 RUNNING.remove(name);
                 ReaderThreads.stop(reader);
             });
-            return ahead;
+            return prefetch;
         }
     }
 
@@ -109,35 +109,35 @@ public final class Prefetch extends AbstractIterator<Object> {
         return processor + "/" + task.taskAttemptId();
     }
 
-    /** Gives what stands before a processor in this task; null if nothing does. */
+    /** The prefetch of a processor in this task; null if it has none. */
     public static Prefetch of(String processor, TaskContext task) {
         return RUNNING.get(name(processor, task));
     }
 
-    /** The rows that wait, the next one first. */
+    /** The waiting rows, the next one first. */
     public List<InternalRow> waiting(int most) {
         List<InternalRow> waiting = new ArrayList<>();
-        if (mine.size() < most) queue.drainTo(mine);
-        for (Object row : mine) {
+        if (drained.size() < most) queue.drainTo(drained);
+        for (Object row : drained) {
             if (!(row instanceof InternalRow) || waiting.size() == most) break;
             waiting.add((InternalRow) row);
         }
         return waiting;
     }
 
-    /** The second thread: reads when it is wanted, until it is told to pause. */
+    /** The second thread: reads on request until it must pause. */
     private void read() {
         try {
             while (true) {
-                wanted.acquire();
+                requested.acquire();
                 boolean more = true;
                 while (!pausing && (more = rows.hasNext())) {
-                    queue.put(one());
+                    queue.put(nextRow());
                 }
                 queue.put(more ? PAUSE : END);
             }
         } catch (InterruptedException error) {
-            // The task is over; nobody waits.
+            // The task has ended; no thread is waiting.
         } catch (Throwable error) {
             failure = error;
             queue.clear();
@@ -145,60 +145,60 @@ public final class Prefetch extends AbstractIterator<Object> {
         }
     }
 
-    private Object one() {
+    private Object nextRow() {
         Object row = rows.next();
-        leaving.one();
+        sent.increment();
         return row;
     }
 
-    private void begin() {
+    private void startReading() {
         reading = true;
         pausing = false;
-        inRow = 0;
-        wanted.release();
+        streak = 0;
+        requested.release();
     }
 
     @Override
     public boolean hasNext() {
-        if (next == null) arriving.waits(true);
+        if (next == null) received.setIdle(true);
         while (next == null) {
-            next = reading ? awaited() : taken();
+            next = reading ? nextPrefetched() : nextDirect();
         }
         if (next == END && failure != null) ReaderThreads.rethrow(failure);
         if (next == END) return false;
-        arriving.waits(false);
+        received.setIdle(false);
         return true;
     }
 
-    /** Takes a row from Spark itself; many at once in a row mean that they wait. */
-    private Object taken() {
+    /** Reads a row from Spark directly; a streak of immediate reads means that rows are waiting. */
+    private Object nextDirect() {
         long start = System.nanoTime();
-        Object row = rows.hasNext() ? one() : END;
-        inRow = System.nanoTime() - start < AT_ONCE_NANOS ? inRow + 1 : 0;
-        if (inRow >= ROWS_TO_BEGIN && row != END) begin();
+        Object row = rows.hasNext() ? nextRow() : END;
+        streak = System.nanoTime() - start < IMMEDIATE_NANOS ? streak + 1 : 0;
+        if (streak >= ROWS_TO_START && row != END) startReading();
         return row;
     }
 
-    /** Takes a row that the second thread has read; null when it has just paused. */
-    private Object awaited() {
+    /** Takes a row that the second thread has read; null if that thread has just paused. */
+    private Object nextPrefetched() {
         try {
-            if (mine.isEmpty()) queue.drainTo(mine);
-            Object row = mine.poll();
-            inRow = row == null ? inRow + 1 : 0;
+            if (drained.isEmpty()) queue.drainTo(drained);
+            Object row = drained.poll();
+            streak = row == null ? streak + 1 : 0;
             if (row == null && tickMs > 0) {
                 row = queue.poll(tickMs, TimeUnit.MILLISECONDS);
                 if (row == null) return tick;
-                inRow = 0;
+                streak = 0;
             }
-            if (row instanceof Barrier.Halt halt) {
-                halt.pass();
+            if (row instanceof Barrier.PausePoint point) {
+                point.await();
                 return null;
             }
-            if (inRow >= ROWS_TO_END) pausing = true;
+            if (streak >= ROWS_TO_STOP) pausing = true;
             if (row == null) row = queue.take();
             if (row != PAUSE) return row;
             reading = false;
-            inRow = 0;
+            streak = 0;
             return null;
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
@@ -210,7 +210,7 @@ public final class Prefetch extends AbstractIterator<Object> {
     public Object next() {
         Object row = next;
         next = null;
-        if (row != tick) arriving.one();
+        if (row != tick) received.increment();
         return row;
     }
 }

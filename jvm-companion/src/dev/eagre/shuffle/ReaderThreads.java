@@ -5,7 +5,7 @@ import org.apache.spark.util.UninterruptibleThread;
 import scala.runtime.AbstractFunction0;
 import scala.runtime.BoxedUnit;
 
-/** Threads that pull a task's rows while the task's own thread waits for something else. */
+/** Threads that read a task's rows while the task's own thread does something else. */
 public final class ReaderThreads {
     private static final long STOP_MS = 10_000;
 
@@ -26,7 +26,7 @@ public final class ReaderThreads {
         return thread;
     }
 
-    /** Ends a reader before what it reads from is closed. */
+    /** Stops a reader before its input is closed. */
     public static void stop(Thread reader) {
         reader.interrupt();
         try {
@@ -36,7 +36,7 @@ public final class ReaderThreads {
         }
     }
 
-    /** Throws what another thread has caught. */
+    /** Rethrows an error that another thread has caught. */
     public static void rethrow(Throwable error) {
         ReaderThreads.<RuntimeException>sneak(error);
     }

@@ -20,22 +20,22 @@ import scala.Tuple2;
 import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
-/** The rows on their way from all writers of a shuffle to one of its readers; so many that they fit into a memory. */
+/** The bounded queue of rows from all writers of a shuffle to one of its readers. */
 public final class RowQueue {
-    private static final int ROOM_BYTES = 1 << 18;
-    private static final int OTHER_BYTES = 1 << 10;
-    private static final long LOOK_MS = 20;
+    private static final int CAPACITY_BYTES = 1 << 18;
+    private static final int DEFAULT_ROW_BYTES = 1 << 10;
+    private static final long POLL_MS = 20;
     private static final Object END = new Object();
-    private static final Map<Long, RowQueue> READ = new ConcurrentHashMap<>();
+    private static final Map<Long, RowQueue> BY_READER = new ConcurrentHashMap<>();
 
     private final BlockingQueue<Object> queue = new LinkedBlockingQueue<>();
-    private final Semaphore room = new Semaphore(ROOM_BYTES);
+    private final Semaphore capacity = new Semaphore(CAPACITY_BYTES);
 
-    /** The reader's own: taken in one go, as each call of the queue may wake a writer. */
-    private final Queue<Object> taken = new ArrayDeque<>();
+    /** Rows drained by the reader in one call, because each call of the queue may wake a writer. */
+    private final Queue<Object> drained = new ArrayDeque<>();
 
     private TaskContext reader;
-    private Barrier.Arrivals arrivals;
+    private Barrier.ReceivedCount received;
     private Object next;
     private int writers;
 
@@ -43,40 +43,40 @@ public final class RowQueue {
         this.writers = writers;
     }
 
-    /** Gives the lane whose rows a task reads; null if they come from elsewhere. */
+    /** The queue that a task reads from; null if its rows do not come from a queue. */
     public static RowQueue of(TaskContext task) {
-        return READ.get(task.taskAttemptId());
+        return BY_READER.get(task.taskAttemptId());
     }
 
-    /** A writer's row: a copy, since the next one may come in the same memory. */
+    /** Adds a copy of a writer's row, because the writer may reuse its memory for the next row. */
     void put(Object row, TaskContext task) {
-        Object kept = row instanceof InternalRow internal ? internal.copy() : row;
-        int bytes = bytes(kept);
+        Object copy = row instanceof InternalRow internal ? internal.copy() : row;
+        int bytes = bytes(copy);
         try {
-            while (!room.tryAcquire(bytes) && !room.tryAcquire(bytes, LOOK_MS, TimeUnit.MILLISECONDS)) {
+            while (!capacity.tryAcquire(bytes) && !capacity.tryAcquire(bytes, POLL_MS, TimeUnit.MILLISECONDS)) {
                 requireRunning(task);
             }
         } catch (InterruptedException killed) {
-            throw over();
+            throw ended();
         }
-        queue.add(kept);
+        queue.add(copy);
     }
 
-    /** One of the writers has no more. */
+    /** Signals that one of the writers has no more rows. */
     void end() {
         queue.add(END);
     }
 
-    /** All rows for the reader; they end when all writers have ended. */
+    /** The rows of the reader; the iterator ends when all writers have ended. */
     <K, C> Iterator<Product2<K, C>> rows(TaskContext task) {
         reader = task;
-        arrivals = Barrier.arriving(task);
-        READ.put(task.taskAttemptId(), this);
-        task.addTaskCompletionListener((TaskCompletionListener) context -> READ.remove(task.taskAttemptId()));
+        received = Barrier.receivedBy(task);
+        BY_READER.put(task.taskAttemptId(), this);
+        task.addTaskCompletionListener((TaskCompletionListener) context -> BY_READER.remove(task.taskAttemptId()));
         return new AbstractIterator<>() {
             @Override
             public boolean hasNext() {
-                while (!comes(LOOK_MS)) {}
+                while (!awaitNext(POLL_MS)) {}
                 return next != null;
             }
 
@@ -86,57 +86,57 @@ public final class RowQueue {
                 if (!hasNext()) throw new NoSuchElementException();
                 Object row = next;
                 next = null;
-                arrivals.one();
-                room.release(bytes(row));
+                received.increment();
+                capacity.release(bytes(row));
                 return (Product2<K, C>) (Product2<?, ?>) new Tuple2<>(null, row);
             }
         };
     }
 
-    /** The reader stands still here, behind the rows that have been put. */
-    public void halt(Barrier.Halt halt) {
-        queue.add(halt);
+    /** Pauses the reader after the rows that are already in the queue. */
+    public void pause(Barrier.PausePoint point) {
+        queue.add(point);
     }
 
-    /** The reader's: whether it is known within so many milliseconds that there is a next row, or none any more. */
-    public boolean comes(long ms) {
+    /** Called by the reader: waits for the next row or the end; false if neither arrives within the time. */
+    public boolean awaitNext(long ms) {
         try {
             while (next == null && writers > 0) {
-                if (taken.isEmpty()) queue.drainTo(taken);
-                Object one = taken.poll();
-                if (one == null) {
-                    arrivals.waits(true);
-                    one = queue.poll(ms, TimeUnit.MILLISECONDS);
-                    if (one == null) {
+                if (drained.isEmpty()) queue.drainTo(drained);
+                Object item = drained.poll();
+                if (item == null) {
+                    received.setIdle(true);
+                    item = queue.poll(ms, TimeUnit.MILLISECONDS);
+                    if (item == null) {
                         requireRunning(reader);
                         return false;
                     }
                 }
-                if (one instanceof Barrier.Halt halt) {
-                    halt.pass();
-                } else if (one != END) {
-                    arrivals.waits(false);
-                    next = one;
+                if (item instanceof Barrier.PausePoint point) {
+                    point.await();
+                } else if (item != END) {
+                    received.setIdle(false);
+                    next = item;
                 } else if (--writers == 0) {
-                    arrivals.waits(true);
+                    received.setIdle(true);
                 }
             }
             return true;
         } catch (InterruptedException killed) {
-            throw over();
+            throw ended();
         }
     }
 
     private static int bytes(Object row) {
-        return row instanceof UnsafeRow unsafe ? Math.min(unsafe.getSizeInBytes(), ROOM_BYTES) : OTHER_BYTES;
+        return row instanceof UnsafeRow unsafe ? Math.min(unsafe.getSizeInBytes(), CAPACITY_BYTES) : DEFAULT_ROW_BYTES;
     }
 
     private static void requireRunning(TaskContext task) {
         task.killTaskIfInterrupted();
-        if (task.isFailed() || task.isCompleted()) throw over();
+        if (task.isFailed() || task.isCompleted()) throw ended();
     }
 
-    private static TaskKilledException over() {
-        return new TaskKilledException("the task is over");
+    private static TaskKilledException ended() {
+        return new TaskKilledException("the task has ended");
     }
 }

@@ -4,17 +4,17 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
-/** The rows of a lane, and while none comes an empty one every few milliseconds: as {@link Prefetch}, without a second thread. */
+/** The rows of a queue, with an empty row every few milliseconds while none arrives; like {@link Prefetch}, without a thread. */
 final class TimerTicks extends AbstractIterator<Object> {
-    private final RowQueue lane;
+    private final RowQueue queue;
     private final Iterator<Object> rows;
     private final InternalRow tick;
     private final long tickMs;
     private Object next;
 
-    /** The rows are those of the lane, each made from one when it is asked for. */
-    TimerTicks(RowQueue lane, Iterator<Object> rows, InternalRow tick, long tickMs) {
-        this.lane = lane;
+    /** Creates the iterator; {@code rows} reads lazily from {@code queue}. */
+    TimerTicks(RowQueue queue, Iterator<Object> rows, InternalRow tick, long tickMs) {
+        this.queue = queue;
         this.rows = rows;
         this.tick = tick;
         this.tickMs = tickMs;
@@ -23,7 +23,7 @@ final class TimerTicks extends AbstractIterator<Object> {
     @Override
     public boolean hasNext() {
         if (next != null) return true;
-        if (!lane.comes(tickMs)) next = tick;
+        if (!queue.awaitNext(tickMs)) next = tick;
         else if (rows.hasNext()) next = rows.next();
         return next != null;
     }

@@ -12,9 +12,9 @@ import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction1;
 
 /**
- * The extensions that jars on the class path bring along, which Spark loads by itself unless it is told
- * not to. Of those, MLlib's takes a second of every start, for functions that few plans name: its own
- * are registered when a plan first names one.
+ * Loads the session extensions of the jars on the class path, in place of Spark. MLlib's extension costs a
+ * second at every start, for functions that few plans use. Its functions are registered when a plan first
+ * uses one of them.
  */
 public final class ExtensionProviders {
     private static final String MLLIB = "org.apache.spark.sql.ml.InternalFunctionRegistration";
@@ -24,12 +24,12 @@ public final class ExtensionProviders {
 
     public static void apply(SparkSessionExtensions extensions) {
         ServiceLoader.load(SparkSessionExtensionsProvider.class).stream().forEach(provider -> {
-            if (provider.type().getName().equals(MLLIB)) putOff(provider);
+            if (provider.type().getName().equals(MLLIB)) registerLazily(provider);
             else provider.get().apply(extensions);
         });
     }
 
-    private static void putOff(ServiceLoader.Provider<SparkSessionExtensionsProvider> provider) {
+    private static void registerLazily(ServiceLoader.Provider<SparkSessionExtensionsProvider> provider) {
         SimpleFunctionRegistry registry = FunctionRegistry$.MODULE$.internal();
         for (String name : FUNCTIONS) {
             FunctionIdentifier function = new FunctionIdentifier(name);

@@ -11,40 +11,40 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
-/** A plan as a tree: its nodes, the lines that made them, and others in their place. */
+/** Reads and rewrites plans as trees of nodes. */
 public final class PlanTree {
-    /** The line of the user's file that made a node. */
+    /** The line of the user's file that created a node. */
     public static final TreeNodeTag<String> LINE = new TreeNodeTag<>("eagre.line");
 
     private PlanTree() {}
 
     public static List<LogicalPlan> nodes(LogicalPlan plan) {
-        List<LogicalPlan> found = new ArrayList<>();
-        found.add(plan);
-        list(plan.children()).forEach(child -> found.addAll(nodes(child)));
-        return found;
+        List<LogicalPlan> nodes = new ArrayList<>();
+        nodes.add(plan);
+        list(plan.children()).forEach(child -> nodes.addAll(nodes(child)));
+        return nodes;
     }
 
     public static <T> List<T> list(scala.collection.Seq<? extends T> seq) {
         return new ArrayList<>(CollectionConverters.asJava(seq));
     }
 
-    /** Puts something else in the place of each streaming source, from the top of the plan down. */
-    public static LogicalPlan swapped(LogicalPlan plan, UnaryOperator<LogicalPlan> swap) {
-        return replaced(plan, node -> node instanceof StreamingRelationV2 || node instanceof StreamingRelation, swap);
+    /** Replaces each streaming source, from the top of the plan down. */
+    public static LogicalPlan replaceSources(LogicalPlan plan, UnaryOperator<LogicalPlan> replacement) {
+        return replaceNodes(plan, node -> node instanceof StreamingRelationV2 || node instanceof StreamingRelation, replacement);
     }
 
-    /** Puts something else in the place of some nodes, from the top of the plan down. */
-    public static LogicalPlan replaced(LogicalPlan plan, Predicate<LogicalPlan> some, UnaryOperator<LogicalPlan> other) {
+    /** Replaces the nodes that match a condition, from the top of the plan down. */
+    public static LogicalPlan replaceNodes(LogicalPlan plan, Predicate<LogicalPlan> condition, UnaryOperator<LogicalPlan> replacement) {
         return plan.transform(new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
             @Override
             public boolean isDefinedAt(LogicalPlan node) {
-                return some.test(node);
+                return condition.test(node);
             }
 
             @Override
             public LogicalPlan apply(LogicalPlan node) {
-                return other.apply(node);
+                return replacement.apply(node);
             }
         });
     }

@@ -10,28 +10,28 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The members of Spark 4.3, its Kafka connector and Hadoop that are not public and that Eagre reads all the same. Each
- * is probed before it is used; where one is missing, its feature is off and plain Spark does the work.
+ * The private members of Spark 4.3, its Kafka connector and Hadoop that Eagre reads. Each is probed before it is used.
+ * If one is missing, its feature is disabled and plain Spark does the work.
  *
- * <p>The system property {@code eagre.disable} names members, with commas, that count as missing.
+ * <p>The system property {@code eagre.disable} is a comma-separated list of members to treat as missing.
  */
 public enum PrivateMember {
-    /** The public API has setters only; the check reads what was set. */
+    /** The public API has setters only; the check reads the values. */
     STREAM_WRITER(
             "org.apache.spark.sql.classic.DataStreamWriter",
             "the check before a start",
             "ds", "source", "outputMode", "trigger", "foreachWriter", "extraOptions"),
-    /** A session's analyser and optimiser, which a plan cache takes the place of. */
+    /** A session's analyzer and optimizer, which the plan cache replaces. */
     SESSION_PLANNER("org.apache.spark.sql.internal.SessionState", "the plan cache", "analyzer", "optimizer"),
     /** The state stores that are loaded in this JVM. */
     STATE_STORES(
             "org.apache.spark.sql.execution.streaming.state.StateStore$", "mid-epoch commits with state", "loadedProviders"),
-    /** The iterator of an aggregate, which holds keys back until the epoch ends. */
+    /** The iterator of an aggregate, which buffers keys until the epoch boundary. */
     AGGREGATE_ITERATOR("org.apache.spark.util.CompletionIterator", "mid-epoch commits of aggregates", "iter"),
     /** The producers of Spark's Kafka sink, which a commit flushes. */
     PRODUCER_POOL(
             "org.apache.spark.sql.kafka010.producer.InternalKafkaProducerPool$", "mid-epoch commits", "pool"),
-    /** Where each of Hadoop's settings came from: they go to the tasks of every epoch with state. */
+    /** The source of each Hadoop setting, which is sent to the tasks of every epoch with state. */
     SETTING_SOURCES("org.apache.hadoop.conf.Configuration", "smaller tasks", "updatingResource");
 
     private static final String DISABLED = "eagre.disable";
@@ -46,7 +46,7 @@ public enum PrivateMember {
         this.fields = List.of(fields);
     }
 
-    /** Whether all of it is there. */
+    /** Whether the member exists. */
     public boolean available() {
         return problem().isEmpty();
     }
@@ -55,7 +55,7 @@ public enum PrivateMember {
      * The value of a field.
      *
      * @param target the object; ignored for a static field
-     * @throws IllegalStateException if it is missing: {@link #available} was not asked
+     * @throws IllegalStateException if it is missing; check {@link #available} first
      */
     public Object read(String field, Object target) {
         try {
@@ -74,7 +74,7 @@ public enum PrivateMember {
         }
     }
 
-    /** Gives a field another value. */
+    /** Sets the value of a field. */
     public void write(String field, Object target, Object value) {
         try {
             field(field).set(target, value);
@@ -85,7 +85,7 @@ public enum PrivateMember {
 
     private Field field(String name) throws ReflectiveOperationException {
         Field field = Arrays.stream(type().getDeclaredFields())
-                .filter(one -> one.getName().equals(name) || one.getName().endsWith("$$" + name))
+                .filter(candidate -> candidate.getName().equals(name) || candidate.getName().endsWith("$$" + name))
                 .findFirst()
                 .orElseThrow(() -> new NoSuchFieldException(name));
         field.setAccessible(true);
@@ -97,7 +97,7 @@ public enum PrivateMember {
         return Class.forName(owner, true, loader == null ? PrivateMember.class.getClassLoader() : loader);
     }
 
-    /** What is missing, in words; empty where nothing is. */
+    /** Describes what is missing; empty if nothing is. */
     private String problem() {
         if (List.of(System.getProperty(DISABLED, "").split(",")).contains(name())) return "disabled by " + DISABLED;
         try {
@@ -108,7 +108,7 @@ public enum PrivateMember {
         }
     }
 
-    /** Every member with its feature, and what is missing, as JSON. */
+    /** Every member with its feature and its problem, as JSON. */
     public static String report() throws JsonProcessingException {
         List<Map<String, String>> members = new ArrayList<>();
         for (PrivateMember member : values()) {

@@ -2,7 +2,7 @@ package dev.eagre.spark;
 
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Numbers the rows that come one after the other from one record. */
+/** Numbers consecutive rows of the same record. */
 public final class RowOrdinals {
     private UTF8String topic;
     private String topicText;
@@ -10,7 +10,7 @@ public final class RowOrdinals {
     private long offset;
     private int ordinal;
 
-    /** Takes the next row's position. */
+    /** Advances to the next row, by its position. */
     public void next(UTF8String name, int from, long at) {
         boolean same = topic != null && at == offset && from == partition && name.equals(topic);
         ordinal = same ? ordinal + 1 : 0;
@@ -35,7 +35,7 @@ public final class RowOrdinals {
         return offset;
     }
 
-    /** Which of its record's rows it is. */
+    /** The number of the row within its record. */
     public int ordinal() {
         return ordinal;
     }

@@ -31,7 +31,7 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Steps over rows in a logical plan, made of the operators that Real-Time Mode allows:
+ * Row transformations in a logical plan, built from operators that Real-Time Mode allows:
  * {@code mapPartitions} between conversions. Attributes keep their ids and metadata, so that
  * watermarks survive. Written against Spark 4.3.0.
  */
@@ -41,40 +41,40 @@ public final class RowSteps {
 
     private RowSteps() {}
 
-    /** What a step does with the rows of a partition. */
+    /** A transformation of the rows of a partition. */
     public abstract static class Step extends AbstractFunction1<Iterator<Object>, Iterator<Object>>
             implements Serializable {
-        /** Whether any column of the rows it gives may be null, whatever the plan says. */
-        public boolean empties() {
+        /** Whether the step adds rows in which every column is null, even if the plan says otherwise. */
+        public boolean mayAddEmptyRows() {
             return false;
         }
     }
 
     /**
-     * Puts a step over a plan.
+     * Adds a step above a plan.
      *
-     * @param step gets rows of the plan's columns and gives rows of more: those, then {@code added}
-     * @param kept the columns of the plan that stay, by their place
-     * @param added what the step appends
+     * @param step receives rows of the plan's columns, and returns rows of these columns, then {@code added}
+     * @param retained the columns of the plan in the output
+     * @param added the columns that the step appends
      */
-    public static LogicalPlan over(LogicalPlan plan, Step step, List<Attribute> kept, List<Attribute> added) {
+    public static LogicalPlan over(LogicalPlan plan, Step step, List<Attribute> retained, List<Attribute> added) {
         requireNoPruning();
         List<Attribute> columns = attributes(plan);
-        StructType shape = new StructType();
+        StructType schema = new StructType();
         for (Attribute column : columns) {
-            shape = shape.add(unique(shape), column.dataType(), column.nullable() || step.empties());
+            schema = schema.add(fieldName(schema), column.dataType(), column.nullable() || step.mayAddEmptyRows());
         }
         for (Attribute column : added) {
-            shape = shape.add(unique(shape), column.dataType(), column.nullable());
+            schema = schema.add(fieldName(schema), column.dataType(), column.nullable());
         }
         Attribute in = attribute("row", WholeRow.TYPE, false);
-        Attribute out = attribute("row", shape, false);
+        Attribute out = attribute("row", schema, false);
         LogicalPlan rows =
                 new DeserializeToObject(new WholeRow(sequence(new ArrayList<Expression>(columns))), in, plan);
         List<NamedExpression> fields = new ArrayList<>();
         Set<String> names = new HashSet<>();
-        for (Attribute column : kept) {
-            fields.add(field(out, place(columns, column), column, names));
+        for (Attribute column : retained) {
+            fields.add(field(out, indexOf(columns, column), column, names));
         }
         for (int i = 0; i < added.size(); i++) {
             fields.add(field(out, columns.size() + i, added.get(i), names));
@@ -83,8 +83,8 @@ public final class RowSteps {
     }
 
     /**
-     * Spark's {@code ObjectSerializerPruning} counts the fields of a struct anew above a serializer
-     * that it cannot prune, such as ours: values of other fields would be read.
+     * Spark's {@code ObjectSerializerPruning} renumbers the fields of a struct above a serializer that it cannot
+     * prune, such as ours: values of other fields would be read.
      */
     private static void requireNoPruning() {
         if (SQLConf.get().serializerNestedSchemaPruningEnabled()) {
@@ -94,28 +94,28 @@ public final class RowSteps {
         }
     }
 
-    /** A name of its own for a field. */
-    private static String unique(StructType shape) {
-        return "_" + shape.length();
+    /** A unique name for the next field. */
+    private static String fieldName(StructType schema) {
+        return "_" + schema.length();
     }
 
-    private static int place(List<Attribute> columns, Attribute wanted) {
+    private static int indexOf(List<Attribute> columns, Attribute column) {
         for (int i = 0; i < columns.size(); i++) {
-            if (columns.get(i).exprId().equals(wanted.exprId())) return i;
+            if (columns.get(i).exprId().equals(column.exprId())) return i;
         }
-        throw new IllegalArgumentException("no column " + wanted);
+        throw new IllegalArgumentException("no column " + column);
     }
 
     /**
-     * Takes a field of the row; where two have one name, Spark would take them for one. The row is
-     * bound, as in Spark's own serializers: without generated code for the whole stage, as for rows of
-     * many fields, nobody binds it later.
+     * A field of the row, with a unique name: Spark would merge two fields with the same name. The row is bound,
+     * as in Spark's own serializers. Without whole-stage code generation, as for rows with many fields, nothing
+     * binds it later.
      */
-    private static NamedExpression field(Attribute row, int index, Attribute named, Set<String> names) {
+    private static NamedExpression field(Attribute row, int index, Attribute target, Set<String> names) {
         Expression bound = new BoundReference(0, row.dataType(), row.nullable());
         Expression value = new GetStructField(bound, index, Option.empty());
-        String name = names.add(named.name()) ? named.name() : named.name() + "#" + index;
-        return alias(value, name, named.exprId(), Option.apply(named.metadata()));
+        String name = names.add(target.name()) ? target.name() : target.name() + "#" + index;
+        return alias(value, name, target.exprId(), Option.apply(target.metadata()));
     }
 
     public static Alias alias(Expression value, String name) {
@@ -141,24 +141,24 @@ public final class RowSteps {
         return CollectionConverters.asScala(items).toVector();
     }
 
-    /** Rewrites a plan or an expression from its leaves upwards. */
-    public static <T extends TreeNode<T>> T upwards(T node, UnaryOperator<T> rule) {
+    /** Rewrites a plan or an expression from its leaves up. */
+    public static <T extends TreeNode<T>> T transformUp(T node, UnaryOperator<T> rule) {
         List<T> children = new ArrayList<>();
         boolean changed = false;
         for (T child : CollectionConverters.asJava(node.children())) {
-            T rewritten = upwards(child, rule);
+            T rewritten = transformUp(child, rule);
             changed |= rewritten != child;
             children.add(rewritten);
         }
         return rule.apply(changed ? node.withNewChildren(sequence(children)) : node);
     }
 
-    /** Rewrites the expressions of one node, each from its leaves upwards. */
+    /** Rewrites the expressions of one node, each from its leaves up. */
     public static LogicalPlan expressions(LogicalPlan plan, UnaryOperator<Expression> rule) {
         return plan.mapExpressions(new AbstractFunction1<Expression, Expression>() {
             @Override
             public Expression apply(Expression expression) {
-                return upwards(expression, rule);
+                return transformUp(expression, rule);
             }
         });
     }

@@ -7,32 +7,32 @@ import java.util.Map;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The producers of Spark's Kafka sink in this JVM, by reflection: the connector keeps them in a pool of its
- * own.
+ * The producers of Spark's Kafka sink in this JVM, read by reflection: the connector has them in a private
+ * pool.
  */
 public final class SinkProducers {
     private SinkProducers() {}
 
     /**
-     * Waits until every record that was sent so far is delivered, or given up.
+     * Waits until every record sent so far is delivered or has failed.
      *
-     * @return whether no record was ever given up; Spark's sink fails over one with the next row
+     * @return whether no record has ever failed; Spark's sink reports a failure only with the next row
      */
     public static boolean flush() {
-        boolean kept = true;
+        boolean delivered = true;
         for (Object producer : all()) {
             KafkaClients.call(producer, "flush");
-            kept &= errors(producer) == 0;
+            delivered &= errors(producer) == 0;
         }
-        return kept;
+        return delivered;
     }
 
     private static double errors(Object producer) {
         double errors = 0;
-        for (Map.Entry<?, ?> one : ((Map<?, ?>) KafkaClients.call(producer, "metrics")).entrySet()) {
-            boolean wanted = KafkaClients.call(one.getKey(), "name").equals("record-error-total")
-                    && KafkaClients.call(one.getKey(), "group").equals("producer-metrics");
-            if (wanted) errors += ((Number) KafkaClients.call(one.getValue(), "metricValue")).doubleValue();
+        for (Map.Entry<?, ?> metric : ((Map<?, ?>) KafkaClients.call(producer, "metrics")).entrySet()) {
+            boolean isErrorCount = KafkaClients.call(metric.getKey(), "name").equals("record-error-total")
+                    && KafkaClients.call(metric.getKey(), "group").equals("producer-metrics");
+            if (isErrorCount) errors += ((Number) KafkaClients.call(metric.getValue(), "metricValue")).doubleValue();
         }
         return errors;
     }
@@ -40,13 +40,13 @@ public final class SinkProducers {
     private static List<Object> all() {
         PrivateMember member = PrivateMember.PRODUCER_POOL;
         Object pool = member.read("pool", member.module());
-        List<Object> found = new ArrayList<>();
+        List<Object> producers = new ArrayList<>();
         synchronized (pool) {
             var entries = (scala.collection.Map<?, ?>) KafkaClients.call(pool, "getAsMap");
             for (Object entry : CollectionConverters.asJava(entries).values()) {
-                found.add(KafkaClients.call(KafkaClients.call(entry, "producer"), "producer"));
+                producers.add(KafkaClients.call(KafkaClients.call(entry, "producer"), "producer"));
             }
         }
-        return found;
+        return producers;
     }
 }

@@ -31,15 +31,15 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 
 /**
- * What Spark does not offer in its public API about sessions and running queries. Written against Spark 4.3.0; each
- * method says why the public API is not enough.
+ * Access to sessions and running queries beyond Spark's public API. Written against Spark 4.3.0; each method says why
+ * the public API is not enough.
  */
 public final class SparkInternals {
     private SparkInternals() {}
 
     /**
-     * Lets epochs and timers of this JVM go by a clock that never goes back; Spark has the clock in a
-     * variable for its own tests.
+     * Makes epochs and timers of this JVM use a clock that never goes back; Spark has a variable for the clock, for
+     * its own tests.
      */
     public static void useSteadyClock() {
         if (LowLatencyClock.getClock() instanceof SteadyClock) return;
@@ -47,7 +47,7 @@ public final class SparkInternals {
     }
 
     /**
-     * Every setting of a session that was set, its context's included, as JSON.
+     * Every explicit setting of a session, including those of its context, as JSON.
      *
      * <p>PySpark fetches a hundred pairs with five calls each, in the seconds before the first output.
      */
@@ -61,10 +61,10 @@ public final class SparkInternals {
     }
 
     /**
-     * Makes Hadoop's settings forget which file each came from.
+     * Removes the source file of each of Hadoop's settings.
      *
-     * <p>They go to the tasks of every epoch with state, and Hadoop packs each setting's origin by itself:
-     * over a thousand small archives. Nothing but its own page of settings shows the origins.
+     * <p>The settings are sent to the tasks of every epoch with state, and Hadoop compresses each source separately:
+     * over a thousand small archives. Only Hadoop's own settings page shows the sources.
      */
     public static void dropSettingSources(SparkContext context) {
         if (!PrivateMember.SETTING_SOURCES.available()) return;
@@ -77,9 +77,8 @@ public final class SparkInternals {
     /**
      * Lets the running epoch or micro-batch end and commit, and starts no other.
      *
-     * <p>{@code StreamingQuery.stop()} interrupts instead: what came since the last commit would be
-     * repeated at the next start. The trigger loop of Spark 4.3 asks {@code isActive} before each
-     * batch, and {@code isActive} is "state is not TERMINATED", so setting the state is enough.
+     * <p>{@code StreamingQuery.stop()} interrupts the query instead: the next start would process the records since
+     * the last commit again. The trigger loop of Spark 4.3 checks {@code isActive} before each batch, and {@code isActive} is "state is not TERMINATED", so setting the state is enough.
      */
     public static void drain(StreamingQuery query) {
         execution(query).state().set(TERMINATED$.MODULE$);
@@ -87,32 +86,32 @@ public final class SparkInternals {
 
     /**
      * Whether the thread of the query has ended. After {@link #drain} the public {@code isActive}
-     * is false at once, while the last epoch still runs.
+     * is false immediately, while the last epoch is still running.
      */
     public static boolean ended(StreamingQuery query) {
         return !execution(query).queryExecutionThread().isAlive();
     }
 
-    /** The object that encloses one of an anonymous class. */
+    /** The enclosing instance of an anonymous class. */
     public static Object outer(Object inner) throws ReflectiveOperationException {
         Field outer = inner.getClass().getDeclaredField("$outer");
         outer.setAccessible(true);
         return outer.get(inner);
     }
 
-    /** Whether a query runs in real time; the public API does not tell its trigger. */
+    /** Whether a query runs in real time; the public API does not expose its trigger. */
     public static boolean realTime(StreamingQuery query) {
         return execution(query).trigger() instanceof RealTimeTrigger;
     }
 
-    /** Where a query keeps its progress; the public API does not tell. */
+    /** The checkpoint of a query; the public API does not expose it. */
     public static String checkpoint(StreamingQuery query) {
         return execution(query).resolvedCheckpointRoot();
     }
 
     /**
-     * Whether a query has state with timers or TTL by the wall clock: Spark then always has another
-     * batch to run, so that it never comes to an end by itself.
+     * Whether a query has state with processing-time timers or TTL: Spark then always has another batch to run, so
+     * the query never ends by itself.
      */
     public static boolean usesProcessingTime(Dataset<Row> rows) {
         return ((org.apache.spark.sql.classic.Dataset<Row>) rows)
@@ -128,8 +127,8 @@ public final class SparkInternals {
     }
 
     /**
-     * The physical plan that runs now, as JSON: each operator with its inputs, and a shuffle with its
-     * partitions. The public API has a text of it only.
+     * The current physical plan, as JSON: each operator with its inputs, and a shuffle with its partitions. The public
+     * API returns it only as text.
      */
     public static String physicalPlan(StreamingQuery query) throws JsonProcessingException {
         var running = execution(query).lastExecution();
@@ -155,7 +154,7 @@ public final class SparkInternals {
         return nodes.size() - 1;
     }
 
-    /** What runs a query; the public API has a wrapper around it only. */
+    /** The execution of a query; the public API exposes only a wrapper. */
     public static StreamExecution execution(StreamingQuery query) {
         return ((StreamingQueryWrapper) query).streamingQuery();
     }

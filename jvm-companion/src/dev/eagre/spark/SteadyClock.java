@@ -4,28 +4,29 @@ import org.apache.spark.util.Clock;
 import org.apache.spark.util.SystemClock;
 
 /**
- * A clock that never goes back: where the machine's clock does, an epoch would last that much longer,
- * without a commit. It follows the machine's clock where that goes on, after a sleep for instance.
+ * A clock that never goes back. If the machine's clock goes back, an epoch would last that much longer
+ * without a commit. This clock follows the machine's clock when that jumps forward, for instance after
+ * a sleep.
  */
 public final class SteadyClock extends SystemClock {
     private static final long STEP_MS = 1000;
 
     private final Clock machine;
-    private long begin = System.nanoTime();
-    private long then;
+    private long baseNanos = System.nanoTime();
+    private long baseMs;
 
     public SteadyClock(Clock machine) {
         this.machine = machine;
-        then = machine.getTimeMillis();
+        baseMs = machine.getTimeMillis();
     }
 
     @Override
     public synchronized long getTimeMillis() {
-        long steady = then + (System.nanoTime() - begin) / 1_000_000;
-        long told = machine.getTimeMillis();
-        if (told < steady + STEP_MS) return steady;
-        begin = System.nanoTime();
-        then = told;
-        return told;
+        long steady = baseMs + (System.nanoTime() - baseNanos) / 1_000_000;
+        long now = machine.getTimeMillis();
+        if (now < steady + STEP_MS) return steady;
+        baseNanos = System.nanoTime();
+        baseMs = now;
+        return now;
     }
 }

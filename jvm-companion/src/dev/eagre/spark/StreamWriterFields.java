@@ -13,7 +13,7 @@ import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.Trigger;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What was set on a {@code DataStreamWriter}, which has no getters. */
+/** The settings of a {@code DataStreamWriter}, which has no getters. */
 public final class StreamWriterFields {
     public final Dataset<?> rows;
     public final OutputMode mode;

@@ -14,13 +14,13 @@ import org.apache.spark.sql.types.ObjectType;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
-/** The row itself as an object, in memory of its own, for a step that works on rows. */
+/** A copy of the row as an object, for a step that processes rows. */
 public final class WholeRow extends Expression implements CodegenFallback, Serializable {
     static final ObjectType TYPE = new ObjectType(InternalRow.class);
 
     private final Seq<Expression> columns;
     private transient UnsafeProjection projection;
-    private transient Boolean asTheyStand;
+    private transient Boolean columnsInOrder;
 
     /** Spark's trees copy nodes through their public constructor. */
     public WholeRow(Seq<Expression> columns) {
@@ -49,8 +49,8 @@ public final class WholeRow extends Expression implements CodegenFallback, Seria
 
     @Override
     public Object eval(InternalRow row) {
-        if (asTheyStand == null) asTheyStand = inOrder();
-        if (asTheyStand && row instanceof UnsafeRow unsafe && unsafe.numFields() == columns.size()) {
+        if (columnsInOrder == null) columnsInOrder = inOrder();
+        if (columnsInOrder && row instanceof UnsafeRow unsafe && unsafe.numFields() == columns.size()) {
             return unsafe.copy();
         }
         if (projection == null) projection = UnsafeProjection.create(columns);

@@ -25,11 +25,12 @@ import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Stands over an aggregate, and hands its rows on as they are. Spark's keeps the latest thousand keys to itself
- * and writes them into the state when the epoch ends; through this it does so in between as well.
+ * A plan node above an aggregate that passes its rows through unchanged. Spark's aggregate buffers the latest
+ * thousand keys and writes them into the state at the epoch boundary. This node also flushes them for a mid-epoch
+ * commit.
  */
 public final class AggregateFlush extends SparkPlan {
-    private static final String WANTED = "spark.eagre.aggregateFlush";
+    private static final String SETTING = "spark.eagre.aggregateFlush";
 
     private final SparkPlan aggregate;
 
@@ -37,15 +38,15 @@ public final class AggregateFlush extends SparkPlan {
         this.aggregate = aggregate;
     }
 
-    /** Puts one over each aggregate of the queries that want it. */
+    /** Adds the node above each aggregate of the queries that enable it. */
     public static void inject(SparkSessionExtensions extensions) {
         Rule<SparkPlan> rule = new Rule<>() {
             @Override
             public SparkPlan apply(SparkPlan plan) {
-                return "true".equals(SQLConf.get().getConfString(WANTED, "false")) ? over(plan) : plan;
+                return "true".equals(SQLConf.get().getConfString(SETTING, "false")) ? wrapAggregates(plan) : plan;
             }
         };
-        ColumnarRule late = new ColumnarRule() {
+        ColumnarRule columnarRule = new ColumnarRule() {
             @Override
             public Rule<SparkPlan> postColumnarTransitions() {
                 return rule;
@@ -54,40 +55,40 @@ public final class AggregateFlush extends SparkPlan {
         extensions.injectColumnar(new AbstractFunction1<>() {
             @Override
             public ColumnarRule apply(SparkSession session) {
-                return late;
+                return columnarRule;
             }
         });
     }
 
-    private static SparkPlan over(SparkPlan plan) {
+    private static SparkPlan wrapAggregates(SparkPlan plan) {
         List<SparkPlan> children =
-                CollectionConverters.asJava(plan.children()).stream().map(AggregateFlush::over).toList();
-        SparkPlan same = plan.withNewChildren(CollectionConverters.asScala(children).toVector());
-        return same instanceof StatefulStreamlineAggregateExec ? new AggregateFlush(same) : same;
+                CollectionConverters.asJava(plan.children()).stream().map(AggregateFlush::wrapAggregates).toList();
+        SparkPlan rebuilt = plan.withNewChildren(CollectionConverters.asScala(children).toVector());
+        return rebuilt instanceof StatefulStreamlineAggregateExec ? new AggregateFlush(rebuilt) : rebuilt;
     }
 
     @Override
     public RDD<InternalRow> doExecute() {
-        return aggregate.execute().mapPartitions(new Tapped(), true, ClassTag$.MODULE$.apply(InternalRow.class));
+        return aggregate.execute().mapPartitions(new RegisterFlush(), true, ClassTag$.MODULE$.apply(InternalRow.class));
     }
 
-    private static final class Tapped extends AbstractFunction1<Iterator<InternalRow>, Iterator<InternalRow>>
+    private static final class RegisterFlush extends AbstractFunction1<Iterator<InternalRow>, Iterator<InternalRow>>
             implements Serializable {
         @Override
         public Iterator<InternalRow> apply(Iterator<InternalRow> rows) {
-            CompletionIterator<?, ?> aggregating = aggregating(rows);
-            Barrier.holdsBack(TaskContext.get(), aggregating::completion);
+            CompletionIterator<?, ?> aggregateIterator = aggregateIterator(rows);
+            Barrier.onFlush(TaskContext.get(), aggregateIterator::completion);
             return rows;
         }
     }
 
-    /** The iterator that aggregates, within the one that commits at the end. */
-    private static CompletionIterator<?, ?> aggregating(Iterator<InternalRow> rows) {
+    /** The iterator that aggregates, inside the one that commits at the end. */
+    private static CompletionIterator<?, ?> aggregateIterator(Iterator<InternalRow> rows) {
         try {
             Object updating = PrivateMember.AGGREGATE_ITERATOR.read("iter", rows);
             return (CompletionIterator<?, ?>) SparkInternals.outer(updating);
         } catch (ReflectiveOperationException | ClassCastException error) {
-            throw new IllegalStateException("STATE_HIDDEN: an aggregate of another Spark than 4.3", error);
+            throw new IllegalStateException("STATE_HIDDEN: the aggregate is not that of Spark 4.3", error);
         }
     }
 

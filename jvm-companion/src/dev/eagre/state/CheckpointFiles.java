@@ -20,44 +20,44 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
 
 /**
- * Spark's checkpoint files without a process for each.
+ * Writes Spark's checkpoint files without starting a process for each.
  *
  * <p>Hadoop's local file system runs {@code chmod} for a file it creates and {@code readlink} for one it
- * renames, where its native library is missing, as it is in PySpark: some ten processes at every end of
- * an epoch. Here the JVM writes and renames by itself. Everything else, and every other file system, is
- * left to the manager that Spark would have chosen.
+ * renames if its native library is missing, as it is in PySpark. That is about ten processes at every
+ * epoch boundary. This class lets the JVM write and rename the files. It delegates everything else, and
+ * every other file system, to the manager that Spark would use.
  */
 public final class CheckpointFiles implements CheckpointFileManager {
     private final CheckpointFileManager spark;
     private final boolean local;
 
-    /** As Spark makes it. */
+    /** Called by Spark. */
     public CheckpointFiles(Path path, Configuration conf) throws IOException {
-        CheckpointFileManager chosen;
-        boolean here = false;
+        CheckpointFileManager manager;
+        boolean isLocal = false;
         try {
-            chosen = new FileContextBasedCheckpointFileManager(path, conf);
-            here = FileContext.getFileContext(path.toUri(), conf).getDefaultFileSystem().getClass() == LocalFs.class;
+            manager = new FileContextBasedCheckpointFileManager(path, conf);
+            isLocal = FileContext.getFileContext(path.toUri(), conf).getDefaultFileSystem().getClass() == LocalFs.class;
         } catch (UnsupportedFileSystemException e) {
-            chosen = new FileSystemBasedCheckpointFileManager(path, conf);
+            manager = new FileSystemBasedCheckpointFileManager(path, conf);
         }
-        spark = chosen;
-        local = here;
+        spark = manager;
+        local = isLocal;
     }
 
     @Override
     public CheckpointFileManager.CancellableFSDataOutputStream createAtomic(Path path, boolean overwrite) {
         if (!local) return spark.createAtomic(path, overwrite);
         try {
-            return new Writing(on(path), overwrite);
+            return new AtomicFile(local(path), overwrite);
         } catch (IOException e) {
-            throw sneaky(e);
+            throw sneakyThrow(e);
         }
     }
 
     @Override
     public boolean exists(Path path) {
-        return local ? Files.exists(on(path)) : spark.exists(path);
+        return local ? Files.exists(local(path)) : spark.exists(path);
     }
 
     @Override
@@ -95,63 +95,63 @@ public final class CheckpointFiles implements CheckpointFileManager {
         spark.close();
     }
 
-    private static java.nio.file.Path on(Path path) {
+    private static java.nio.file.Path local(Path path) {
         return java.nio.file.Path.of(path.toUri().getPath());
     }
 
-    /** Scala's methods declare no exceptions, and Spark waits for those of Java's files. */
+    /** Scala's methods declare no exceptions, but Spark catches Java's I/O exceptions. */
     @SuppressWarnings("unchecked")
-    private static <T extends Throwable> RuntimeException sneaky(Throwable e) throws T {
+    private static <T extends Throwable> RuntimeException sneakyThrow(Throwable e) throws T {
         throw (T) e;
     }
 
-    /** A file that is there whole when it is closed, or never. */
-    private static final class Writing extends CheckpointFileManager.CancellableFSDataOutputStream {
+    /** A file that appears complete when it is closed, or not at all. */
+    private static final class AtomicFile extends CheckpointFileManager.CancellableFSDataOutputStream {
         private final java.nio.file.Path path;
-        private final java.nio.file.Path part;
+        private final java.nio.file.Path temporary;
         private final boolean overwrite;
-        private boolean over;
+        private boolean closed;
 
-        Writing(java.nio.file.Path path, boolean overwrite) throws IOException {
+        AtomicFile(java.nio.file.Path path, boolean overwrite) throws IOException {
             this(path, path.resolveSibling("." + path.getFileName() + "." + UUID.randomUUID() + ".tmp"), overwrite);
         }
 
-        private Writing(java.nio.file.Path path, java.nio.file.Path part, boolean overwrite) throws IOException {
-            super(opened(part));
+        private AtomicFile(java.nio.file.Path path, java.nio.file.Path temporary, boolean overwrite) throws IOException {
+            super(openTemporary(temporary));
             this.path = path;
-            this.part = part;
+            this.temporary = temporary;
             this.overwrite = overwrite;
         }
 
-        private static OutputStream opened(java.nio.file.Path part) throws IOException {
-            Files.createDirectories(part.getParent());
-            return new BufferedOutputStream(Files.newOutputStream(part));
+        private static OutputStream openTemporary(java.nio.file.Path temporary) throws IOException {
+            Files.createDirectories(temporary.getParent());
+            return new BufferedOutputStream(Files.newOutputStream(temporary));
         }
 
         @Override
         public synchronized void close() throws IOException {
-            if (over) return;
-            over = true;
+            if (closed) return;
+            closed = true;
             try {
                 underlyingStream().close();
-                if (!overwrite && Files.exists(path)) throw new FileAlreadyExistsException(path + " is there already");
-                // Hadoop's checksum of an older file of this name would not fit the new one.
+                if (!overwrite && Files.exists(path)) throw new FileAlreadyExistsException(path + " already exists");
+                // Hadoop's checksum of an older file of this name would not match the new one.
                 Files.deleteIfExists(path.resolveSibling("." + path.getFileName() + ".crc"));
-                Files.move(part, path, StandardCopyOption.ATOMIC_MOVE);
+                Files.move(temporary, path, StandardCopyOption.ATOMIC_MOVE);
             } finally {
-                Files.deleteIfExists(part);
+                Files.deleteIfExists(temporary);
             }
         }
 
         @Override
         public synchronized void cancel() {
-            if (over) return;
-            over = true;
+            if (closed) return;
+            closed = true;
             try {
                 underlyingStream().close();
-                Files.deleteIfExists(part);
+                Files.deleteIfExists(temporary);
             } catch (IOException e) {
-                // As with Spark's own: what is left of the part is never read.
+                // As in Spark: the remains of a temporary file are never read.
             }
         }
     }

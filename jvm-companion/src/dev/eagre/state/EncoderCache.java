@@ -10,26 +10,26 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import scala.collection.immutable.Seq;
 
 /**
- * An encoder of a state variable that was made ready once in this JVM.
+ * An encoder of a state variable, resolved once per JVM.
  *
- * <p>Spark runs its analyser for each state variable when the task of an epoch starts, while rows wait. What
- * it finds is the same each time, and is kept here; serializers are made of it anew for each task.
+ * <p>Spark runs its analyzer for each state variable when the task of an epoch starts, while rows wait. The
+ * result is the same each time, so it is cached here. Each task still creates its own serializers from it.
  */
 public final class EncoderCache<T> extends ExpressionEncoder<T> {
     private static final long serialVersionUID = 1;
-    private static final Map<Encoder<?>, EncoderCache<?>> MADE = new ConcurrentHashMap<>();
+    private static final Map<Encoder<?>, EncoderCache<?>> CACHE = new ConcurrentHashMap<>();
 
     private EncoderCache(ExpressionEncoder<T> bound) {
         super(bound.encoder(), bound.objSerializer(), bound.objDeserializer());
     }
 
-    /** The same as one of Spark's public encoders, ready for use. */
+    /** The resolved form of one of Spark's public encoders. */
     @SuppressWarnings("unchecked")
     public static <T> EncoderCache<T> of(Encoder<T> encoder) {
-        return (EncoderCache<T>) MADE.computeIfAbsent(encoder, EncoderCache::made);
+        return (EncoderCache<T>) CACHE.computeIfAbsent(encoder, EncoderCache::create);
     }
 
-    private static <T> EncoderCache<T> made(Encoder<T> encoder) {
+    private static <T> EncoderCache<T> create(Encoder<T> encoder) {
         ExpressionEncoder<T> raw = ExpressionEncoder.apply((AgnosticEncoder<T>) encoder);
         return new EncoderCache<>(
                 raw.resolveAndBind(raw.resolveAndBind$default$1(), raw.resolveAndBind$default$2()));

@@ -43,32 +43,32 @@ class BarrierTest {
     @Test
     void aRowOnItsWayIsWaitedFor() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            Barrier.Count left = Barrier.leaving(task);
-            Barrier.Arrivals arrived = Barrier.arriving(task);
-            arrived.waits(true);
-            left.one();
+            Barrier.RowCount sent = Barrier.sentBy(task);
+            Barrier.ReceivedCount received = Barrier.receivedBy(task);
+            received.setIdle(true);
+            sent.increment();
             assertNull(Barrier.whileIdle(in(20), () -> "too early"));
-            CompletableFuture.runAsync(arrived::one, CompletableFuture.delayedExecutor(20, MILLISECONDS));
+            CompletableFuture.runAsync(received::increment, CompletableFuture.delayedExecutor(20, MILLISECONDS));
             assertEquals("done", Barrier.whileIdle(in(20_000), () -> "done"));
         });
     }
 
     @Test
-    void aRowInWorkIsWaitedFor() throws Exception {
-        Barrier.Count left = Barrier.leaving(task);
-        Barrier.Arrivals arrived = Barrier.arriving(task);
-        left.one();
-        arrived.one();
-        arrived.waits(false);
+    void aRowInFlightIsWaitedFor() throws Exception {
+        Barrier.RowCount sent = Barrier.sentBy(task);
+        Barrier.ReceivedCount received = Barrier.receivedBy(task);
+        sent.increment();
+        received.increment();
+        received.setIdle(false);
         assertNull(Barrier.whileIdle(in(20), () -> "too early"));
-        arrived.waits(true);
+        received.setIdle(true);
         assertEquals("done", Barrier.whileIdle(in(20), () -> "done"));
     }
 
     @Test
     void tasksThatEndedCountNoMore() throws Exception {
-        Barrier.leaving(task).one();
-        Barrier.arriving(task);
+        Barrier.sentBy(task).increment();
+        Barrier.receivedBy(task);
         assertNull(Barrier.whileIdle(in(5), () -> "too early"));
         Tasks.complete(task);
         assertEquals("done", Barrier.whileIdle(in(5), () -> "done"));
@@ -77,12 +77,12 @@ class BarrierTest {
     @Test
     void tasksPauseDuringTheWorkAndGoOnAfterIt() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            BlockingQueue<Barrier.Halt> queue = new LinkedBlockingQueue<>();
+            BlockingQueue<Barrier.PausePoint> queue = new LinkedBlockingQueue<>();
             List<String> events = Collections.synchronizedList(new ArrayList<>());
-            Barrier.stops(task, queue::put);
+            Barrier.onPause(task, queue::put);
             CompletableFuture<Void> stopped = CompletableFuture.runAsync(() -> {
                 try {
-                    queue.take().pass();
+                    queue.take().await();
                     events.add("task");
                 } catch (InterruptedException error) {
                     throw new IllegalStateException(error);
@@ -100,7 +100,7 @@ class BarrierTest {
     @Test
     void aTaskThatDoesNotReachItsPauseIsNotWaitedForForever() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            Barrier.stops(task, halt -> {});
+            Barrier.onPause(task, point -> {});
             assertNull(Barrier.whileIdle(in(20), () -> "too early"));
         });
     }
@@ -109,9 +109,9 @@ class BarrierTest {
     void tasksGoOnWhenTheWorkFails() {
         assertTimeoutPreemptively(LIMIT, () -> {
             CompletableFuture<Void> passed = new CompletableFuture<>();
-            Barrier.stops(task, halt -> CompletableFuture.runAsync(() -> {
+            Barrier.onPause(task, point -> CompletableFuture.runAsync(() -> {
                 try {
-                    halt.pass();
+                    point.await();
                     passed.complete(null);
                 } catch (InterruptedException error) {
                     passed.completeExceptionally(error);
@@ -127,7 +127,7 @@ class BarrierTest {
     @Test
     void whatIsHeldBackIsWrittenBeforeTheWork() throws Exception {
         List<String> events = new ArrayList<>();
-        Barrier.holdsBack(task, () -> events.add("flush"));
+        Barrier.onFlush(task, () -> events.add("flush"));
         Barrier.whileIdle(in(0), () -> events.add("work"));
         assertEquals(List.of("flush", "work"), events);
     }
@@ -135,7 +135,7 @@ class BarrierTest {
     @Test
     void somethingIsLookedForUntilItIsThere() {
         AtomicInteger looks = new AtomicInteger();
-        assertEquals("found", Barrier.awaited(in(10_000), () -> looks.incrementAndGet() < 5 ? null : "found"));
-        assertNull(Barrier.awaited(in(-1), () -> null));
+        assertEquals("found", Barrier.poll(in(10_000), () -> looks.incrementAndGet() < 5 ? null : "found"));
+        assertNull(Barrier.poll(in(-1), () -> null));
     }
 }

@@ -82,14 +82,14 @@ class EarlierDeadLettersTest {
 
     @Test
     void suspectsAreGivenOldestFirstAndTheOldestMakeRoom() {
-        SuspectRecords first = new SuspectRecords("first").retained();
+        SuspectRecords first = new SuspectRecords("first").retain();
         first.failed(new RecordPosition("in", 0, 1), new IllegalStateException());
         first.failed(new RecordPosition("in", 0, 2), new IllegalStateException());
-        new SuspectRecords("second").retained().failed(AT, new IllegalStateException());
+        new SuspectRecords("second").retain().failed(AT, new IllegalStateException());
         assertEquals(List.of("first in/0/1", "first in/0/2", "second in/2/77"), suspects());
-        for (int i = 0; i < 99; i++) new SuspectRecords("quiet").retained();
+        for (int i = 0; i < 99; i++) new SuspectRecords("quiet").retain();
         assertEquals(List.of("second in/2/77"), suspects());
-        new SuspectRecords("quiet").retained();
+        new SuspectRecords("quiet").retain();
         assertEquals(List.of(), suspects());
     }
 
@@ -110,8 +110,8 @@ class EarlierDeadLettersTest {
         policy.apply("UNPARSABLE_RECORD", DeadLetter.of(AT, "UNPARSABLE: no"), 0);
         policy.apply("UNPARSABLE_RECORD", DeadLetter.of(null, "UNPARSABLE: no"), 0);
         assertTrue(RowCounters.all().contains("\"memory-test/dropped\":2"), RowCounters.all());
-        assertFalse(policy.counts());
-        assertFalse(policy.wrote(AT, 0));
+        assertFalse(policy.needsOrdinals());
+        assertFalse(policy.alreadyWritten(AT, 0));
     }
 
     @Test

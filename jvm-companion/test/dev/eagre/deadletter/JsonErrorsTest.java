@@ -48,7 +48,7 @@ class JsonErrorsTest {
 
     @Test
     void whatFollowsAnObjectIsTold() {
-        String told = "something follows the JSON object, at byte ";
+        String told = "unexpected data after the JSON object, at byte ";
         assertEquals(told + 2, fault("{}{}"));
         assertEquals(told + 3, fault("{} x"));
         assertEquals(told + 10, fault("{\"a\": \"}\"}}"));

@@ -126,7 +126,7 @@ class DeliveredOffsetsTest {
     void theControlFillsGaps() {
         delivered.add("in", 0, 5, 0);
         delivered.add("in", 0, 9, 0);
-        delivered.upToTheHighest();
+        delivered.fillGaps();
         assertEquals(5, delivered.size());
         assertTrue(delivered.contains("in", 0, 7, 0));
         assertFalse(delivered.contains("in", 0, 10, 0));

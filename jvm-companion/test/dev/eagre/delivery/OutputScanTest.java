@@ -120,7 +120,7 @@ class OutputScanTest {
     @Test
     void deadLettersAreKnownByTheirSiteToo() {
         record(0, 0, "eagre-letter", "score 1 in/0/1/0 parse_it");
-        DeliveredOffsets found = read(new OutputScan(OutputScan.LETTER, "score", 0, "{}"), 1);
+        DeliveredOffsets found = read(new OutputScan(OutputScan.DEAD_LETTER, "score", 0, "{}"), 1);
         assertTrue(found.contains("parse_it in", 0, 1, 0));
         assertFalse(found.contains("in", 0, 1, 0));
     }

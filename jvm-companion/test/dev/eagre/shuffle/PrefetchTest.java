@@ -205,8 +205,8 @@ class PrefetchTest {
 
     @Test
     void aStepWithTicksMayGiveNulls() {
-        assertTrue(new Prefetch.Step("p", 1, 5, true).empties());
-        assertFalse(new Prefetch.Step("p", 1, 0, true).empties());
+        assertTrue(new Prefetch.Step("p", 1, 5, true).mayAddEmptyRows());
+        assertFalse(new Prefetch.Step("p", 1, 0, true).mayAddEmptyRows());
     }
 
     @Test
@@ -223,7 +223,7 @@ class PrefetchTest {
                 }
             });
             while (seen.isEmpty()) Thread.sleep(1);
-            List<Integer> atThePause = Barrier.awaited(System.nanoTime() + SECONDS.toNanos(20), () -> {
+            List<Integer> atThePause = Barrier.poll(System.nanoTime() + SECONDS.toNanos(20), () -> {
                 try {
                     return Barrier.whileIdle(System.nanoTime() + SECONDS.toNanos(1), () -> {
                         fed.queue.add(row(2));

@@ -30,7 +30,7 @@ import scala.Product2;
 import scala.collection.Iterator;
 
 class RowQueueTest {
-    /** Rows that are not Spark's own count as 1 KiB each, and a lane has room for 256 KiB. */
+    /** Rows that are not Spark's own count as 1 KiB each, and a queue has room for 256 KiB. */
     private static final int ROOM_ROWS = 256;
 
     private static final Duration LIMIT = Duration.ofSeconds(60);
@@ -61,22 +61,22 @@ class RowQueueTest {
 
     @Test
     void rowsComeInTheOrderOfTheirWriterAndEndWithIt() {
-        RowQueue lane = new RowQueue(1);
-        for (int i = 0; i < 100; i++) lane.put(i, writer);
-        lane.end();
+        RowQueue queue = new RowQueue(1);
+        for (int i = 0; i < 100; i++) queue.put(i, writer);
+        queue.end();
         List<Object> expected = new ArrayList<>();
         for (int i = 0; i < 100; i++) expected.add(i);
-        assertEquals(expected, drained(lane.rows(reader)));
+        assertEquals(expected, drained(queue.rows(reader)));
     }
 
     @Test
     void aLaneWithoutRowsEndsWhenItsWritersEnd() {
-        RowQueue lane = new RowQueue(2);
-        Iterator<Product2<Object, Object>> rows = lane.rows(reader);
-        lane.end();
-        assertFalse(lane.comes(1), "one writer is left");
-        lane.end();
-        assertTrue(lane.comes(1));
+        RowQueue queue = new RowQueue(2);
+        Iterator<Product2<Object, Object>> rows = queue.rows(reader);
+        queue.end();
+        assertFalse(queue.awaitNext(1), "one writer is left");
+        queue.end();
+        assertTrue(queue.awaitNext(1));
         assertFalse(rows.hasNext());
         assertThrows(NoSuchElementException.class, rows::next);
     }
@@ -84,52 +84,52 @@ class RowQueueTest {
     /** A writer gives each row in the same memory. */
     @Test
     void rowsAreCopied() {
-        RowQueue lane = new RowQueue(1);
+        RowQueue queue = new RowQueue(1);
         GenericInternalRow row = new GenericInternalRow(new Object[] {1});
-        lane.put(row, writer);
+        queue.put(row, writer);
         row.update(0, 2);
-        lane.put(row, writer);
-        lane.end();
-        List<Object> found = drained(lane.rows(reader));
+        queue.put(row, writer);
+        queue.end();
+        List<Object> found = drained(queue.rows(reader));
         assertEquals(List.of(1, 2), found.stream().map(one -> ((GenericInternalRow) one).get(0, null)).toList());
     }
 
     @Test
     void aFullLaneBlocksItsWriterUntilARowIsTaken() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            RowQueue lane = new RowQueue(1);
+            RowQueue queue = new RowQueue(1);
             AtomicInteger put = new AtomicInteger();
             CompletableFuture<Void> writing = CompletableFuture.runAsync(() -> {
                 for (int i = 0; i <= ROOM_ROWS; i++) {
-                    lane.put(i, writer);
+                    queue.put(i, writer);
                     put.incrementAndGet();
                 }
-                lane.end();
+                queue.end();
             });
             while (put.get() < ROOM_ROWS) Thread.onSpinWait();
             assertThrows(java.util.concurrent.TimeoutException.class,
                     () -> writing.get(100, java.util.concurrent.TimeUnit.MILLISECONDS));
             assertEquals(ROOM_ROWS, put.get());
-            Iterator<Product2<Object, Object>> rows = lane.rows(reader);
+            Iterator<Product2<Object, Object>> rows = queue.rows(reader);
             assertEquals(0, rows.next()._2());
             writing.get(10, SECONDS);
             assertEquals(ROOM_ROWS, drained(rows).size());
         });
     }
 
-    /** A row that is larger than a lane would never fit: it takes all of its room. */
+    /** A row that is larger than a queue would never fit: it takes all of its room. */
     @Test
     void aRowLargerThanALaneGoesThroughAlone() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            RowQueue lane = new RowQueue(1);
-            lane.put(unsafe(1 << 20, (byte) 1), writer);
+            RowQueue queue = new RowQueue(1);
+            queue.put(unsafe(1 << 20, (byte) 1), writer);
             CompletableFuture<Void> writing = CompletableFuture.runAsync(() -> {
-                lane.put(unsafe(16, (byte) 2), writer);
-                lane.end();
+                queue.put(unsafe(16, (byte) 2), writer);
+                queue.end();
             });
             assertThrows(java.util.concurrent.TimeoutException.class,
                     () -> writing.get(100, java.util.concurrent.TimeUnit.MILLISECONDS));
-            List<Object> found = drained(lane.rows(reader));
+            List<Object> found = drained(queue.rows(reader));
             writing.get(10, SECONDS);
             assertEquals(List.of(1 << 20, 16), found.stream().map(r -> ((UnsafeRow) r).getSizeInBytes()).toList());
         });
@@ -140,7 +140,7 @@ class RowQueueTest {
         assertTimeoutPreemptively(LIMIT, () -> {
             int writers = 8;
             int each = 5_000;
-            RowQueue lane = new RowQueue(writers);
+            RowQueue queue = new RowQueue(writers);
             List<CompletableFuture<Void>> writing = new ArrayList<>();
             for (int w = 0; w < writers; w++) {
                 int mine = w;
@@ -148,13 +148,13 @@ class RowQueueTest {
                     Random random = new Random(SEED + mine);
                     for (int i = 0; i < each; i++) {
                         if (random.nextInt(500) == 0) Thread.yield();
-                        lane.put(List.of(mine, i), writer);
+                        queue.put(List.of(mine, i), writer);
                     }
-                    lane.end();
+                    queue.end();
                 }, command -> new Thread(command).start()));
             }
             int[] next = new int[writers];
-            Iterator<Product2<Object, Object>> rows = lane.rows(reader);
+            Iterator<Product2<Object, Object>> rows = queue.rows(reader);
             int count = 0;
             for (; rows.hasNext(); count++) {
                 List<?> row = (List<?>) rows.next()._2();
@@ -169,9 +169,9 @@ class RowQueueTest {
     @Test
     void aBlockedWriterEndsWithItsTask() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            RowQueue lane = new RowQueue(1);
-            for (int i = 0; i < ROOM_ROWS; i++) lane.put(i, writer);
-            CompletableFuture<Void> writing = CompletableFuture.runAsync(() -> lane.put("one more", writer));
+            RowQueue queue = new RowQueue(1);
+            for (int i = 0; i < ROOM_ROWS; i++) queue.put(i, writer);
+            CompletableFuture<Void> writing = CompletableFuture.runAsync(() -> queue.put("one more", writer));
             writer.markInterrupted("stopped");
             CompletionException error = assertThrows(CompletionException.class, writing::join);
             assertEquals(TaskKilledException.class, error.getCause().getClass());
@@ -181,12 +181,12 @@ class RowQueueTest {
     @Test
     void aBlockedWriterThatIsInterruptedIsKilled() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            RowQueue lane = new RowQueue(1);
-            for (int i = 0; i < ROOM_ROWS; i++) lane.put(i, writer);
+            RowQueue queue = new RowQueue(1);
+            for (int i = 0; i < ROOM_ROWS; i++) queue.put(i, writer);
             CompletableFuture<Throwable> thrown = new CompletableFuture<>();
             Thread thread = new Thread(() -> {
                 try {
-                    lane.put("one more", writer);
+                    queue.put("one more", writer);
                     thrown.complete(null);
                 } catch (Throwable error) {
                     thrown.complete(error);
@@ -201,8 +201,8 @@ class RowQueueTest {
     @Test
     void aReaderThatWaitsEndsWithItsTask() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            RowQueue lane = new RowQueue(1);
-            Iterator<Product2<Object, Object>> rows = lane.rows(reader);
+            RowQueue queue = new RowQueue(1);
+            Iterator<Product2<Object, Object>> rows = queue.rows(reader);
             CompletableFuture<Boolean> reading = CompletableFuture.supplyAsync(rows::hasNext);
             Tasks.complete(reader);
             CompletionException error = assertThrows(CompletionException.class, reading::join);
@@ -212,43 +212,43 @@ class RowQueueTest {
 
     @Test
     void aLaneIsKnownByItsReaderWhileThatRuns() {
-        RowQueue lane = new RowQueue(1);
+        RowQueue queue = new RowQueue(1);
         assertNull(RowQueue.of(reader));
-        lane.rows(reader);
-        assertSame(lane, RowQueue.of(reader));
+        queue.rows(reader);
+        assertSame(queue, RowQueue.of(reader));
         Tasks.complete(reader);
         assertNull(RowQueue.of(reader));
     }
 
     @Test
     void comingRowsAreKnownWithoutTakingThem() {
-        RowQueue lane = new RowQueue(1);
-        Iterator<Product2<Object, Object>> rows = lane.rows(reader);
-        assertFalse(lane.comes(1));
-        lane.put("a", writer);
-        assertTrue(lane.comes(1));
-        assertTrue(lane.comes(1), "asking again takes nothing");
+        RowQueue queue = new RowQueue(1);
+        Iterator<Product2<Object, Object>> rows = queue.rows(reader);
+        assertFalse(queue.awaitNext(1));
+        queue.put("a", writer);
+        assertTrue(queue.awaitNext(1));
+        assertTrue(queue.awaitNext(1), "asking again takes nothing");
         assertEquals("a", rows.next()._2());
-        assertFalse(lane.comes(1));
+        assertFalse(queue.awaitNext(1));
     }
 
     @Test
     void aReaderPausesBehindTheRowsThatWerePut() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            RowQueue lane = new RowQueue(1);
-            Iterator<Product2<Object, Object>> rows = lane.rows(reader);
+            RowQueue queue = new RowQueue(1);
+            Iterator<Product2<Object, Object>> rows = queue.rows(reader);
             List<Object> seen = Collections.synchronizedList(new ArrayList<>());
-            Barrier.stops(reader, lane::halt);
-            Barrier.Count left = Barrier.leaving(writer);
-            left.one();
-            lane.put("before", writer);
+            Barrier.onPause(reader, queue::pause);
+            Barrier.RowCount left = Barrier.sentBy(writer);
+            left.increment();
+            queue.put("before", writer);
             CompletableFuture<Void> reading = CompletableFuture.runAsync(() -> {
                 while (rows.hasNext()) seen.add(rows.next()._2());
             });
             List<Object> atThePause = Barrier.whileIdle(System.nanoTime() + SECONDS.toNanos(20), () -> {
-                left.one();
-                lane.put("after", writer);
-                lane.end();
+                left.increment();
+                queue.put("after", writer);
+                queue.end();
                 Thread.sleep(50);
                 return List.copyOf(seen);
             });

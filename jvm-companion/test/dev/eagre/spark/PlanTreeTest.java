@@ -36,20 +36,20 @@ class PlanTreeTest {
     @Test
     void someNodesAreReplaced() {
         LogicalPlan changed =
-                PlanTree.replaced(plan, node -> node instanceof Distinct, node -> node.children().head());
+                PlanTree.replaceNodes(plan, node -> node instanceof Distinct, node -> node.children().head());
         assertEquals(List.of("Union", "OneRowRelation", "OneRowRelation"), names(changed));
         assertEquals(4, names(plan).size(), "the plan itself stays");
     }
 
     @Test
     void aPlanWithoutSourcesIsTheSamePlan() {
-        assertSame(plan, PlanTree.swapped(plan, node -> right));
+        assertSame(plan, PlanTree.replaceSources(plan, node -> right));
     }
 
     @Test
     void aLineStaysWithItsNode() {
         left.setTagValue(PlanTree.LINE, "app.py:12");
-        LogicalPlan changed = PlanTree.replaced(plan, node -> node instanceof OneRowRelation, node -> new OneRowRelation());
+        LogicalPlan changed = PlanTree.replaceNodes(plan, node -> node instanceof OneRowRelation, node -> new OneRowRelation());
         LogicalPlan distinct = PlanTree.nodes(changed).get(1);
         assertEquals("app.py:12", distinct.getTagValue(PlanTree.LINE).get());
     }

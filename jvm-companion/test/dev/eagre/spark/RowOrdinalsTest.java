@@ -9,11 +9,11 @@ import org.apache.spark.unsafe.types.UTF8String;
 import org.junit.jupiter.api.Test;
 
 class RowOrdinalsTest {
-    private final RowOrdinals turns = new RowOrdinals();
+    private final RowOrdinals ordinals = new RowOrdinals();
 
     private int next(String topic, int partition, long offset) {
-        turns.next(UTF8String.fromString(topic), partition, offset);
-        return turns.ordinal();
+        ordinals.next(UTF8String.fromString(topic), partition, offset);
+        return ordinals.ordinal();
     }
 
     @Test
@@ -36,22 +36,22 @@ class RowOrdinalsTest {
     @Test
     void theFirstRecordOfATopicIsNotTakenForOneBeforeIt() {
         assertEquals(0, next("in", 0, 0));
-        assertEquals("in", turns.topic());
+        assertEquals("in", ordinals.topic());
     }
 
     @Test
     void thePositionIsThatOfTheLastRow() {
         next("in", 3, Long.MAX_VALUE);
-        assertEquals("in/3/" + Long.MAX_VALUE, turns.topic() + "/" + turns.partition() + "/" + turns.offset());
+        assertEquals("in/3/" + Long.MAX_VALUE, ordinals.topic() + "/" + ordinals.partition() + "/" + ordinals.offset());
     }
 
     /** Spark gives the next row in the memory of the last one. */
     @Test
     void theTopicIsCopied() {
         byte[] memory = "row in".getBytes(StandardCharsets.UTF_8);
-        turns.next(UTF8String.fromBytes(memory, 4, 2), 0, 1);
+        ordinals.next(UTF8String.fromBytes(memory, 4, 2), 0, 1);
         memory[4] = 'x';
         assertEquals(1, next("in", 0, 1));
-        assertEquals("in", turns.topic());
+        assertEquals("in", ordinals.topic());
     }
 }

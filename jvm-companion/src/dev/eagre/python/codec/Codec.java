@@ -29,7 +29,7 @@ import org.apache.spark.sql.types.VariantType;
 import org.apache.spark.sql.types.YearMonthIntervalType;
 
 /**
- * A Spark type as bytes; {@code eagre_worker/codec.py} is the other half.
+ * Encodes a Spark type as bytes; {@code eagre_worker/codec.py} is the counterpart.
  *
  * <p>A row is a bitmap of its nulls, then for each field either its value, if the type has a fixed
  * width, or the length of its bytes; then those bytes, field by field. An array is a count, a flag
@@ -40,7 +40,7 @@ public abstract class Codec {
     /** How many bytes a value takes in the fixed part of a row. */
     final int width;
 
-    /** Whether the fixed part only holds the length. */
+    /** Whether the fixed part holds only the length. */
     final boolean variable;
 
     Codec(int width, boolean variable) {
@@ -54,7 +54,7 @@ public abstract class Codec {
     /** Reads a value: at {@code at}, and of {@code length} bytes if that varies. */
     abstract Object read(WireBuffer in, int at, int length);
 
-    /** Gives the codec of a type; the Python side refuses those that have none. */
+    /** The codec of a type; the Python side rejects types without one. */
     static Codec of(DataType type) {
         if (type instanceof StringType) return new VariableWidth.Text();
         if (type instanceof BinaryType) return new VariableWidth.Binary();
@@ -76,11 +76,11 @@ public abstract class Codec {
         if (type instanceof ArrayType array) return new VariableWidth.Array(of(array.elementType()));
         if (type instanceof MapType map) return new VariableWidth.Map(of(map.keyType()), of(map.valueType()));
         if (type instanceof VariantType) return new VariableWidth.Variant();
-        if (type instanceof UserDefinedType<?> own) return of(own.sqlType());
+        if (type instanceof UserDefinedType<?> custom) return of(custom.sqlType());
         throw new IllegalArgumentException("no codec for " + type.sql());
     }
 
-    /** Rows: a codec with entry points of its own. */
+    /** The codec of rows, with its own entry points. */
     public static final class RowCodec extends Codec {
         private final Codec[] fields;
         private final int fixed;

@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 import org.apache.spark.sql.types.Decimal$;
 import org.apache.spark.sql.types.DecimalType;
 
-/** The types whose values stand in the fixed part of a row. */
+/** The types whose values are in the fixed part of a row. */
 final class FixedWidth {
     private FixedWidth() {}
 

@@ -12,7 +12,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
-/** A struct as the bytes that workers read and write, or such bytes as a struct. */
+/** Converts a struct to the bytes that workers read and write, or back. */
 public final class RowBytes extends Expression implements CodegenFallback, Serializable {
     private final StructType type;
     private final Boolean reading;

@@ -12,7 +12,7 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.unsafe.types.VariantVal;
 
-/** The types whose values stand behind the fixed part of a row, which holds their length. */
+/** The types whose values follow the fixed part of a row, which holds their length. */
 final class VariableWidth {
     private VariableWidth() {}
 

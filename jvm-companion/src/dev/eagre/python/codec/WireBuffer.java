@@ -7,7 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Objects;
 
-/** Bytes on their way to a worker or from it: little-endian, growing as they are written. */
+/** A growing little-endian buffer for messages to and from a worker. */
 public final class WireBuffer {
     private static final VarHandle SHORT = view(short[].class);
     private static final VarHandle INT = view(int[].class);
@@ -21,18 +21,18 @@ public final class WireBuffer {
         bytes = new byte[capacity];
     }
 
-    /** Makes it empty, keeping its memory. */
+    /** Empties the buffer and retains its memory. */
     public void clear() {
         position = 0;
         limit = 0;
     }
 
-    /** Where the next byte is written. */
+    /** The position of the next byte to write. */
     public int size() {
         return limit;
     }
 
-    /** Makes room for some zero bytes and tells where they begin. */
+    /** Reserves zero bytes and returns their position. */
     public int reserve(int count) {
         int start = limit;
         ensure(count);
@@ -84,7 +84,7 @@ public final class WireBuffer {
         limit += count;
     }
 
-    /** Writes bytes behind their length. */
+    /** Writes the length of the bytes, then the bytes. */
     public void putBlock(byte[] source) {
         putInt(source.length);
         put(source);
@@ -106,7 +106,7 @@ public final class WireBuffer {
         return (long) LONG.get(bytes, at);
     }
 
-    /** Refuses a range that is not in the message: behind its end are bytes of earlier ones. */
+    /** Rejects a range outside the message: after its end are bytes of earlier messages. */
     int require(int at, int count) {
         return Objects.checkFromIndexSize(at, count, limit);
     }
@@ -134,7 +134,7 @@ public final class WireBuffer {
         return start;
     }
 
-    /** Takes bytes that stand behind their length. */
+    /** Reads bytes that follow their length. */
     public byte[] takeBlock() {
         return take(takeInt());
     }

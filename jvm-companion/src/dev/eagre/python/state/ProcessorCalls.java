@@ -117,15 +117,15 @@ final class ProcessorCalls {
         return message;
     }
 
-    String obituary() {
-        return worker.obituary();
+    String failure() {
+        return worker.failure();
     }
 
     /** Has a new worker take the place of this one. */
     void replace() {
         try {
             WorkerPool.discard(worker);
-            worker = WorkerPool.fresh(pool, hello, options);
+            worker = WorkerPool.create(pool, hello, options);
         } catch (IOException error) {
             throw new UncheckedIOException(error.getMessage(), error);
         }

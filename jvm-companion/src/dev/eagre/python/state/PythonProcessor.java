@@ -236,7 +236,7 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
     }
 
     private boolean endedBefore(byte[] row) {
-        return source >= 0 && failures.remembers() && failures.wrote(origin(row));
+        return source >= 0 && failures.hasEarlier() && failures.alreadyWritten(origin(row));
     }
 
     private InternalRow origin(byte[] row) {
@@ -259,7 +259,7 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
 
     private void takeOver(IOException error) {
         WorkerPool.requireRunning(error);
-        failures.warn(label + " " + calls.obituary() + "; a new worker takes over");
+        failures.warn(label + " " + calls.failure() + "; a new worker takes over");
         calls.replace();
     }
 
@@ -274,7 +274,7 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
             return talk(rows, now);
         } catch (IOException error) {
             WorkerPool.requireRunning(error);
-            report(label + " " + calls.obituary(), rows, 0);
+            report(label + " " + calls.failure(), rows, 0);
             calls.replace();
             return List.of();
         }

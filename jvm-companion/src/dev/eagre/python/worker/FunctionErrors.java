@@ -10,34 +10,34 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** What becomes of rows that a function could not handle, by the rule that the user chose. */
+/** Applies the user's error policy to rows that a function could not process. */
 public final class FunctionErrors {
     private final ErrorPolicy policy;
     private final String functions;
     private final StructType source;
-    private final int[] places;
-    private final RowOrdinals turns;
+    private final int[] fields;
+    private final RowOrdinals ordinals;
     private InFlightOffsets.SourcePosition position;
-    private boolean watched;
+    private boolean initialized;
 
     public FunctionErrors(FunctionOptions options, String functions, DataType source) {
         this.functions = functions;
         this.source = source instanceof StructType struct ? struct : null;
-        places = places(this.source);
+        fields = fields(this.source);
         policy = new ErrorPolicy(options.json, functions);
-        turns = policy.counts() ? new RowOrdinals() : null;
+        ordinals = policy.needsOrdinals() ? new RowOrdinals() : null;
     }
 
-    /** Where topic, partition and offset stand in a row's origin; null if they do not. */
-    private static int[] places(StructType source) {
+    /** The indexes of topic, partition and offset in a row's provenance; null if one is missing. */
+    private static int[] fields(StructType source) {
         if (source == null) return null;
-        int[] found = new int[3];
+        int[] indexes = new int[3];
         String[] names = {"topic", "partition", "offset"};
         for (int i = 0; i < names.length; i++) {
             if (source.getFieldIndex(names[i]).isEmpty()) return null;
-            found[i] = source.fieldIndex(names[i]);
+            indexes[i] = source.fieldIndex(names[i]);
         }
-        return found;
+        return indexes;
     }
 
     boolean knowsSource() {
@@ -48,80 +48,80 @@ public final class FunctionErrors {
         return source.length();
     }
 
-    /** What they are called, where it is not known which of them it was. */
+    /** The names of all functions, for a failure that cannot be attributed to one of them. */
     String functions() {
         return functions;
     }
 
     /**
-     * Counts a row, each one once and in their order; tells whether it became a dead letter before
-     * this run began, and so ends here whatever became of it now.
+     * Numbers a row; must be called once per row, in order. Returns whether an earlier run wrote a dead letter for
+     * the row; it is then dropped, whatever its result is now.
      */
-    boolean endedBefore(InternalRow origin) {
-        if (turns == null || !known(origin)) return false;
-        turns.next(origin.getUTF8String(places[0]), origin.getInt(places[1]), origin.getLong(places[2]));
-        return policy.remembers() && policy.wrote(position(origin), turns.ordinal());
+    boolean failedBefore(InternalRow provenance) {
+        if (ordinals == null || !isComplete(provenance)) return false;
+        ordinals.next(provenance.getUTF8String(fields[0]), provenance.getInt(fields[1]), provenance.getLong(fields[2]));
+        return policy.hasEarlier() && policy.alreadyWritten(position(provenance), ordinals.ordinal());
     }
 
-    /** Whether any row became a dead letter before this run began, and is read again now. */
-    public boolean remembers() {
-        return policy.remembers();
+    /** Whether earlier runs wrote dead letters for rows that are read again now. */
+    public boolean hasEarlier() {
+        return policy.hasEarlier();
     }
 
-    /** Whether a row did, which is its record's only one. */
-    public boolean wrote(InternalRow origin) {
-        return policy.wrote(position(origin), 0);
+    /** Whether an earlier run wrote a dead letter for a row that is its record's only one. */
+    public boolean alreadyWritten(InternalRow provenance) {
+        return policy.alreadyWritten(position(provenance), 0);
     }
 
-    public int partition(InternalRow origin) {
-        return origin.getInt(places[1]);
+    public int partition(InternalRow provenance) {
+        return provenance.getInt(fields[1]);
     }
 
-    /** Applies the rule to a row. */
-    public void report(String reason, InternalRow origin) {
-        int ordinal = turns == null ? 0 : turns.ordinal();
-        policy.apply("PYTHON_FUNCTION_FAILED", DeadLetter.of(position(origin), reason), ordinal);
+    /** Applies the policy to a row. */
+    public void report(String reason, InternalRow provenance) {
+        int ordinal = ordinals == null ? 0 : ordinals.ordinal();
+        policy.apply("PYTHON_FUNCTION_FAILED", DeadLetter.of(position(provenance), reason), ordinal);
     }
 
     public void warn(String text) {
         policy.warn(text);
     }
 
-    /** Makes sure that what was sent has arrived, before the epoch ends. */
+    /** Waits until all dead letters are delivered, before the epoch ends. */
     public void flush() {
         policy.flush();
     }
 
-    /** Notes the row that the task goes on with, in case that it fails there. */
-    void handOn(InternalRow origin) {
-        if (!known(origin)) return;
-        if (position == null && !watched) begin();
-        if (position != null) position.set(origin.getUTF8String(places[0]), origin.getInt(places[1]), origin.getLong(places[2]));
+    /** Records the row that the task processes next, in case it fails there. */
+    void passOn(InternalRow provenance) {
+        if (!isComplete(provenance)) return;
+        if (position == null && !initialized) initialize();
+        if (position != null) position.set(provenance.getUTF8String(fields[0]), provenance.getInt(fields[1]), provenance.getLong(fields[2]));
     }
 
-    private void begin() {
-        InFlightOffsets offsets = InFlightOffsets.here();
+    private void initialize() {
+        InFlightOffsets offsets = InFlightOffsets.current();
         position = offsets == null ? null : offsets.mine();
-        watched = true;
+        initialized = true;
     }
 
-    /** A row could not be read: it is not one that was handed on. */
-    void upstream() {
-        InFlightOffsets offsets = InFlightOffsets.here();
+    /** Attributes a failure to the row being read, not to one that was passed on. */
+    void blameUpstream() {
+        InFlightOffsets offsets = InFlightOffsets.current();
         if (offsets != null) offsets.blame();
     }
 
-    private boolean known(InternalRow origin) {
-        if (origin == null || places == null) return false;
-        for (int place : places) {
-            if (origin.isNullAt(place)) return false;
+    private boolean isComplete(InternalRow provenance) {
+        if (provenance == null || fields == null) return false;
+        for (int field : fields) {
+            if (provenance.isNullAt(field)) return false;
         }
         return true;
     }
 
-    private RecordPosition position(InternalRow origin) {
-        if (!known(origin)) return null;
-        UTF8String topic = origin.getUTF8String(places[0]);
-        return new RecordPosition(topic.toString(), origin.getInt(places[1]), origin.getLong(places[2]));
+    private RecordPosition position(InternalRow provenance) {
+        if (!isComplete(provenance)) return null;
+        UTF8String topic = provenance.getUTF8String(fields[0]);
+        return new RecordPosition(topic.toString(), provenance.getInt(fields[1]), provenance.getLong(fields[2]));
     }
 }

@@ -8,7 +8,7 @@ import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** How functions are run: the interpreter, its limits, and what becomes of rows that fail. */
+/** How functions run: the interpreter, its limits, and the error policy. */
 public final class FunctionOptions {
     public static final ObjectMapper JSON = new ObjectMapper();
 
@@ -22,25 +22,25 @@ public final class FunctionOptions {
         }
     }
 
-    /** What a worker may know of them: all but how dead letters are written, which may be secret. */
+    /** The options for a worker: all except the settings for dead letters, which may be secret. */
     public ObjectNode forWorker() {
-        ObjectNode told = json.deepCopy();
-        told.remove("dead_letters");
-        return told;
+        ObjectNode visible = json.deepCopy();
+        visible.remove("dead_letters");
+        return visible;
     }
 
-    /** The first message to a worker: what it is to know, then the functions themselves. */
-    public static WireBuffer hello(ObjectNode told, byte[]... code) {
+    /** The first message to a worker: the options, then the functions. */
+    public static WireBuffer hello(ObjectNode options, byte[]... code) {
         WireBuffer hello = new WireBuffer(1 << 12);
         Worker.begin(hello);
-        hello.putText(told.toString());
+        hello.putText(options.toString());
         for (byte[] function : code) {
             hello.putBlock(function);
         }
         return hello;
     }
 
-    /** {@code map} for functions of a row, {@code batch} for those of lists, {@code state}. */
+    /** {@code map} for functions of a row, {@code batch} for functions of lists, or {@code state}. */
     public String kind() {
         return json.get("kind").asText();
     }

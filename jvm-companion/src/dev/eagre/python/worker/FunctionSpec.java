@@ -5,7 +5,7 @@ import java.util.Arrays;
 import java.util.Objects;
 import org.apache.spark.sql.types.DataType;
 
-/** A function as the user gave it: its code, what it returns, and how it is to be run. */
+/** A user's function: its code, its return type, and its options. */
 public final class FunctionSpec implements Serializable {
     public final String name;
     public final byte[] code;
@@ -13,7 +13,7 @@ public final class FunctionSpec implements Serializable {
     public final String options;
 
     /**
-     * @param name what people call it
+     * @param name its name in messages
      * @param code the function, pickled
      * @param returns the type of its results
      * @param options {@link FunctionOptions} as JSON

@@ -9,7 +9,7 @@ import java.nio.ByteOrder;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 
-/** One Python process that runs functions; messages go both ways, each behind its length. */
+/** A Python process that runs functions; each message is preceded by its length. */
 public final class Worker implements Closeable {
     private static final int HEAD = 4;
 
@@ -37,17 +37,17 @@ public final class Worker implements Closeable {
         process = ProcessHandle.of(answer.takeLong()).orElse(null);
         if (failed) {
             close();
-            throw new Refused(new String(answer.take(answer.limit - answer.position), StandardCharsets.UTF_8));
+            throw new LoadFailed(new String(answer.take(answer.limit - answer.position), StandardCharsets.UTF_8));
         }
     }
 
-    /** Begins a message: room for its length. */
+    /** Begins a message: reserves space for its length. */
     public static void begin(WireBuffer message) {
         message.clear();
         message.reserve(HEAD);
     }
 
-    /** Sends a message that {@link #begin} began, all of it. */
+    /** Sends a complete message that was started with {@link #begin}. */
     public void send(WireBuffer message) throws IOException {
         message.setInt(0, message.size() - HEAD);
         int at = 0;
@@ -62,44 +62,44 @@ public final class Worker implements Closeable {
         }
     }
 
-    /** The time limit runs from now. */
+    /** Starts the time limit. */
     public void waiting() {
         waitingSince = System.nanoTime() | 1;
     }
 
-    /** The time limit does not run. */
+    /** Stops the time limit. */
     public void answered() {
         waitingSince = 0;
     }
 
-    /** Waits for a message; it is only good until the next one. */
+    /** Waits for a message, which is valid until the next one. */
     public WireBuffer receive() throws IOException {
         fill(HEAD);
-        int left = in.getInt();
+        int remaining = in.getInt();
         received.clear();
-        received.ensure(left);
-        received.limit = left;
+        received.ensure(remaining);
+        received.limit = remaining;
         int at = 0;
-        while (left > 0) {
+        while (remaining > 0) {
             fill(1);
-            int count = Math.min(left, in.remaining());
+            int count = Math.min(remaining, in.remaining());
             in.get(received.bytes, at, count);
             at += count;
-            left -= count;
+            remaining -= count;
         }
         return received;
     }
 
-    private void fill(int least) throws IOException {
-        while (in.remaining() < least) {
+    private void fill(int needed) throws IOException {
+        while (in.remaining() < needed) {
             in.compact();
             int count = channel.read(in);
             in.flip();
-            if (count < 0) throw new EOFException("the worker is gone");
+            if (count < 0) throw new EOFException("the worker has exited");
         }
     }
 
-    /** Called by the watchdog: ends a worker that has not answered within its limit. */
+    /** Called by the watchdog: kills a worker that has not responded within its limit. */
     void enforceLimit(long now) {
         long since = waitingSince;
         if (since != 0 && now - since > timeoutNanos) {
@@ -108,8 +108,8 @@ public final class Worker implements Closeable {
         }
     }
 
-    /** Says why talking to it failed. */
-    public String obituary() {
+    /** Describes why the communication with the worker failed. */
+    public String failure() {
         return late
                 ? "did not return within " + timeoutNanos / 1_000_000 + " ms"
                 : "ended its Python process";
@@ -119,25 +119,25 @@ public final class Worker implements Closeable {
         return process != null && process.isAlive();
     }
 
-    /** Lets it end by itself. */
-    void hangUp() {
+    /** Closes the connection, so that the worker exits by itself. */
+    void disconnect() {
         try {
             channel.close();
         } catch (IOException error) {
-            // It is of no use any more, closed or not.
+            // The connection is not used any more, closed or not.
         }
     }
 
-    /** Ends it, whatever it is doing. */
+    /** Kills the worker. */
     @Override
     public void close() {
-        hangUp();
+        disconnect();
         if (process != null) process.destroyForcibly();
     }
 
     /** The function could not be loaded in the worker. */
-    static final class Refused extends IOException {
-        Refused(String reason) {
+    static final class LoadFailed extends IOException {
+        LoadFailed(String reason) {
             super(reason);
         }
     }

@@ -17,10 +17,10 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * Rows of one task to a worker and back. A thread reads the rows; the task's own thread waits for the
- * answers. A row goes out as soon as it is there, unless an answer is awaited: rows that come
- * meanwhile go out together when it has come, so that the cost of a row falls as the load rises.
- * Nothing waits to fill anything, and nothing grows beyond a frame.
+ * Sends the rows of one task to a worker and receives the results. A reader thread reads the rows; the
+ * task's own thread waits for the answers. A row is sent immediately, unless an answer is outstanding.
+ * Rows that arrive meanwhile are sent together after the answer, so the cost per row falls as the load
+ * rises. Nothing waits for a full frame, and nothing grows beyond a frame.
  */
 public final class WorkerChannel extends AbstractIterator<Object> {
     private static final int FRAME_ROWS = 512;
@@ -32,10 +32,10 @@ public final class WorkerChannel extends AbstractIterator<Object> {
     private final FunctionErrors failures;
     private final Codec.RowCodec[] arguments;
     private final Codec.RowCodec results;
-    private final int passed;
+    private final int passedColumns;
     private final Thread reader;
-    private final Barrier.Count leaving;
-    private final Barrier.Arrivals arriving;
+    private final Barrier.RowCount sent;
+    private final Barrier.ReceivedCount received;
     private final Deque<Object> answers = new ArrayDeque<>();
 
     private Worker worker;
@@ -43,10 +43,10 @@ public final class WorkerChannel extends AbstractIterator<Object> {
 
     // Guarded by this.
     private WireBuffer pending = new WireBuffer(1 << 14);
-    private Deque<InternalRow> gathered = new ArrayDeque<>();
+    private Deque<InternalRow> waiting = new ArrayDeque<>();
     private WireBuffer frame = new WireBuffer(1 << 14);
-    private Deque<InternalRow> flying = new ArrayDeque<>();
-    private boolean awaited;
+    private Deque<InternalRow> inFlightRows = new ArrayDeque<>();
+    private boolean awaitingAnswer;
     private boolean listening;
     private boolean ended;
     private Throwable failure;
@@ -58,92 +58,92 @@ public final class WorkerChannel extends AbstractIterator<Object> {
             FunctionErrors failures,
             StructType[] arguments,
             StructType results,
-            int passed)
+            int passedColumns)
             throws IOException {
         this.hello = hello;
         this.key = WorkerPool.key(hello);
         this.options = options;
         this.failures = failures;
-        this.passed = passed;
+        this.passedColumns = passedColumns;
         this.results = new Codec.RowCodec(results);
         this.arguments = new Codec.RowCodec[arguments.length];
         for (int i = 0; i < arguments.length; i++) {
             this.arguments[i] = new Codec.RowCodec(arguments[i]);
         }
-        begin(pending);
+        beginFrame(pending);
         worker = WorkerPool.lease(key, hello, options);
         TaskContext task = TaskContext.get();
-        leaving = Barrier.leaving(task);
-        arriving = Barrier.arriving(task);
+        sent = Barrier.sentBy(task);
+        received = Barrier.receivedBy(task);
         reader = ReaderThreads.start(task, () -> read(rows));
         task.addTaskCompletionListener((TaskCompletionListener) context -> end());
     }
 
-    private static void begin(WireBuffer message) {
+    private static void beginFrame(WireBuffer message) {
         Worker.begin(message);
         message.putInt(0);
     }
 
-    /** The reading thread: takes rows as they come, and waits while a frame is full. */
+    /** The reader thread: reads rows as they arrive, and waits while a frame is full. */
     private void read(Iterator<Object> rows) {
         try {
             while (rows.hasNext()) {
                 InternalRow row = (InternalRow) rows.next();
-                leaving.one();
-                gather(row);
+                sent.increment();
+                add(row);
             }
             finish(null);
         } catch (Throwable error) {
-            failures.upstream();
+            failures.blameUpstream();
             finish(error);
         }
     }
 
-    private synchronized void gather(InternalRow row) throws InterruptedException {
-        while (gathered.size() >= FRAME_ROWS || pending.size() >= FRAME_BYTES) {
+    private synchronized void add(InternalRow row) throws InterruptedException {
+        while (waiting.size() >= FRAME_ROWS || pending.size() >= FRAME_BYTES) {
             wait();
         }
         encode(row, pending);
-        gathered.add(row);
-        if (!awaited) send();
+        waiting.add(row);
+        if (!awaitingAnswer) send();
     }
 
     private synchronized void finish(Throwable error) {
         ended = true;
         failure = error;
-        if (!awaited) send();
+        if (!awaitingAnswer) send();
     }
 
     private void encode(InternalRow row, WireBuffer out) {
         for (int i = 0; i < arguments.length; i++) {
-            arguments[i].write(row.getStruct(passed + i, arguments[i].size()), out);
+            arguments[i].write(row.getStruct(passedColumns + i, arguments[i].size()), out);
         }
     }
 
-    /** Sends what was gathered; an empty frame only wakes the task's thread. */
+    /** Sends the waiting rows; an empty frame only wakes the task's thread. */
     private synchronized void send() {
-        WireBuffer sent = pending;
+        WireBuffer full = pending;
         pending = frame;
-        frame = sent;
-        Deque<InternalRow> rows = gathered;
-        gathered = flying;
-        flying = rows;
-        begin(pending);
-        awaited = true;
-        frame.setInt(4, flying.size());
+        frame = full;
+        Deque<InternalRow> rows = waiting;
+        waiting = inFlightRows;
+        inFlightRows = rows;
+        beginFrame(pending);
+        awaitingAnswer = true;
+        frame.setInt(4, inFlightRows.size());
         notifyAll();
         if (listening) worker.waiting();
         try {
             worker.send(frame);
         } catch (IOException error) {
-            // The worker is gone; whoever waits for its answer finds out and begins again.
+            // The worker has exited; the thread that waits for its answer notices and recovers.
         }
     }
 
     @Override
     public boolean hasNext() {
         if (!answers.isEmpty()) return true;
-        arriving.waits(true);
+        received.setIdle(true);
         try {
             while (answers.isEmpty() && !finished) {
                 listen();
@@ -152,15 +152,15 @@ public final class WorkerChannel extends AbstractIterator<Object> {
             throw new UncheckedIOException(error.getMessage(), error);
         }
         if (answers.isEmpty()) return false;
-        arriving.waits(false);
+        received.setIdle(false);
         return true;
     }
 
     @Override
     public Object next() {
         Object row = answers.poll();
-        arriving.one();
-        failures.handOn(origin((JoinedRow) row));
+        received.increment();
+        failures.passOn(provenance((JoinedRow) row));
         return row;
     }
 
@@ -177,30 +177,30 @@ public final class WorkerChannel extends AbstractIterator<Object> {
             recover();
             retire = false;
         }
-        if (inFlight().isEmpty()) land(retire);
+        if (inFlight().isEmpty()) frameAnswered(retire);
     }
 
-    /** The time limit runs while the task waits for an answer, and not while it hands rows on. */
-    private synchronized void listening(boolean begins) {
-        listening = begins;
-        if (begins && awaited) worker.waiting();
+    /** The time limit runs while the task waits for an answer, and not while it passes rows on. */
+    private synchronized void listening(boolean now) {
+        listening = now;
+        if (now && awaitingAnswer) worker.waiting();
         else worker.answered();
     }
 
     private synchronized Deque<InternalRow> inFlight() {
-        return flying;
+        return inFlightRows;
     }
 
-    /** Takes the answers of a message; tells whether the worker asks to be replaced. */
+    /** Reads the answers of a message; returns whether the worker asks to be replaced. */
     private boolean take(WireBuffer message, Deque<InternalRow> rows) {
         int count = message.takeInt();
         boolean retire = message.takeByte() != 0;
         for (int i = 0; i < count; i++) {
             InternalRow row = rows.poll();
-            boolean before = failures.endedBefore(origin(row));
+            boolean failedBefore = failures.failedBefore(provenance(row));
             if (message.takeByte() == 0) {
                 InternalRow result = results.read(message);
-                if (before) arriving.one();
+                if (failedBefore) received.increment();
                 else answers.add(new JoinedRow(row, result));
             } else {
                 report(row, message.takeText());
@@ -209,26 +209,26 @@ public final class WorkerChannel extends AbstractIterator<Object> {
         return retire;
     }
 
-    /** The row ends here. */
+    /** Reports a failed row, which is dropped here. */
     private void report(InternalRow row, String reason) {
-        failures.report(reason, origin(row));
-        arriving.one();
+        failures.report(reason, provenance(row));
+        received.increment();
     }
 
-    /** Where a row comes from; null if it does not say. */
-    private InternalRow origin(InternalRow row) {
+    /** The provenance of a row; null if unknown. */
+    private InternalRow provenance(InternalRow row) {
         if (!failures.knowsSource()) return null;
-        return row.getStruct(passed + arguments.length, failures.sourceFields());
+        return row.getStruct(passedColumns + arguments.length, failures.sourceFields());
     }
 
-    /** A frame is answered: sends the next, or ends. */
-    private void land(boolean retire) throws IOException {
+    /** Called when a frame is answered: sends the next frame, or finishes. */
+    private void frameAnswered(boolean retire) throws IOException {
         worker.answered();
         if (retire) replace();
         Throwable failed;
         synchronized (this) {
-            awaited = false;
-            if (!gathered.isEmpty()) {
+            awaitingAnswer = false;
+            if (!waiting.isEmpty()) {
                 send();
                 return;
             }
@@ -244,44 +244,44 @@ public final class WorkerChannel extends AbstractIterator<Object> {
 
     private void replace() throws IOException {
         WorkerPool.discard(worker);
-        worker = WorkerPool.fresh(key, hello, options);
+        worker = WorkerPool.create(key, hello, options);
     }
 
-    /** The worker died or was late: a new one gets the unanswered rows, one by one. */
+    /** Called when the worker died or timed out: sends the unprocessed rows to a new one, one by one. */
     private void recover() throws IOException {
-        Deque<InternalRow> unanswered;
+        Deque<InternalRow> unprocessed;
         synchronized (this) {
-            awaited = true;
-            unanswered = flying;
+            awaitingAnswer = true;
+            unprocessed = inFlightRows;
         }
-        failures.warn(failures.functions() + " " + worker.obituary() + "; a new worker takes over "
-                + unanswered.size() + " rows");
+        failures.warn(failures.functions() + " " + worker.failure() + "; a new worker takes over "
+                + unprocessed.size() + " rows");
         replace();
         WireBuffer single = new WireBuffer(1 << 12);
-        Deque<InternalRow> alone = new ArrayDeque<>();
-        while (!unanswered.isEmpty()) {
-            InternalRow row = unanswered.poll();
-            begin(single);
+        Deque<InternalRow> singleRow = new ArrayDeque<>();
+        while (!unprocessed.isEmpty()) {
+            InternalRow row = unprocessed.poll();
+            beginFrame(single);
             single.setInt(4, 1);
             encode(row, single);
-            alone.add(row);
+            singleRow.add(row);
             boolean retire = true;
             try {
                 worker.waiting();
                 worker.send(single);
-                retire = take(worker.receive(), alone);
+                retire = take(worker.receive(), singleRow);
             } catch (IOException error) {
                 WorkerPool.requireRunning(error);
-                failures.endedBefore(origin(row));
-                report(row, failures.functions() + " " + worker.obituary());
-                alone.clear();
+                failures.failedBefore(provenance(row));
+                report(row, failures.functions() + " " + worker.failure());
+                singleRow.clear();
             }
             worker.answered();
             if (retire) replace();
         }
     }
 
-    /** The task is over, however it went. */
+    /** Cleans up when the task has ended, in any way. */
     private void end() {
         ReaderThreads.stop(reader);
         if (worker != null) WorkerPool.discard(worker);

@@ -17,8 +17,8 @@ import org.apache.spark.SparkFiles;
 import org.apache.spark.api.python.PythonUtils;
 
 /**
- * The Python process that forks the workers of this JVM. It ends when its standard input does, so
- * that it cannot outlive the JVM; its workers end with it.
+ * The Python process that forks the workers of this JVM. It exits when its standard input ends, so it
+ * cannot outlive the JVM. Its workers exit with it.
  */
 final class WorkerDaemon {
     private final Process process;
@@ -34,7 +34,7 @@ final class WorkerDaemon {
         Path socket = folder.resolve("workers");
         ProcessBuilder builder = new ProcessBuilder(python, "-m", "eagre_worker", socket.toString());
         Map<String, String> environment = builder.environment();
-        environment.put("PYTHONPATH", String.join(File.pathSeparator, searched(path)));
+        environment.put("PYTHONPATH", String.join(File.pathSeparator, pythonPath(path)));
         environment.put("PYTHONHASHSEED", "0");
         environment.put("PYTHONUNBUFFERED", "1");
         builder.redirectError(ProcessBuilder.Redirect.INHERIT);
@@ -44,12 +44,12 @@ final class WorkerDaemon {
         } catch (IOException error) {
             throw new IOException("Python cannot be started as " + python + ": " + error.getMessage(), error);
         }
-        String said = new BufferedReader(
+        String line = new BufferedReader(
                         new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8))
                 .readLine();
-        if (!"ready".equals(said)) {
+        if (!"ready".equals(line)) {
             process.destroyForcibly();
-            throw new IOException(python + " did not start the workers; its own words are in the log");
+            throw new IOException(python + " did not start the workers; see its output in the log");
         }
         Runtime.getRuntime().addShutdownHook(new Thread(() -> remove(process, socket)));
         return new WorkerDaemon(process, socket);
@@ -67,8 +67,8 @@ final class WorkerDaemon {
         return SocketChannel.open(UnixDomainSocketAddress.of(socket));
     }
 
-    /** The companion jar, which holds the workers' code; the driver's path; shipped files; Spark. */
-    private static List<String> searched(List<String> path) throws IOException {
+    /** The search path: the companion jar with the workers' code, the driver's path, shipped files, and Spark. */
+    private static List<String> pythonPath(List<String> path) throws IOException {
         List<String> entries = new ArrayList<>();
         try {
             entries.add(Path.of(WorkerDaemon.class.getProtectionDomain().getCodeSource().getLocation().toURI())

@@ -24,13 +24,13 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
 
 /**
- * The workers of this JVM. A task borrows one and gives it back when its epoch ends, so that a model
- * is loaded once for a query and not once for an epoch.
+ * The pool of workers of this JVM. A task leases a worker and returns it at the epoch boundary, so that a
+ * model is loaded once per query, not once per epoch.
  */
 public final class WorkerPool {
     private static final long IDLE_NANOS = TimeUnit.MINUTES.toNanos(5);
-    private static final long LEAVE_SECONDS = 10;
-    private static final long LOOK_MS = 50;
+    private static final long EXIT_SECONDS = 10;
+    private static final long SWEEP_MS = 50;
 
     private static final Map<String, WorkerDaemon> DAEMONS = new HashMap<>();
     private static final Map<String, Deque<Worker>> IDLE = new HashMap<>();
@@ -43,12 +43,12 @@ public final class WorkerPool {
     });
 
     static {
-        WATCHDOG.scheduleWithFixedDelay(WorkerPool::look, LOOK_MS, LOOK_MS, TimeUnit.MILLISECONDS);
+        WATCHDOG.scheduleWithFixedDelay(WorkerPool::sweep, SWEEP_MS, SWEEP_MS, TimeUnit.MILLISECONDS);
     }
 
     private WorkerPool() {}
 
-    /** What tells one set of functions from another. */
+    /** Identifies a set of functions. */
     public static String key(WireBuffer hello) {
         try {
             byte[] digest = MessageDigest.getInstance("SHA-256").digest(Arrays.copyOf(hello.bytes, hello.size()));
@@ -58,7 +58,7 @@ public final class WorkerPool {
         }
     }
 
-    /** Gives a worker that has loaded the functions of {@code hello}. */
+    /** Leases a worker that has loaded the functions of {@code hello}. */
     public static Worker lease(String key, WireBuffer hello, FunctionOptions options) throws IOException {
         synchronized (IDLE) {
             Deque<Worker> idle = IDLE.getOrDefault(key, new ArrayDeque<>());
@@ -68,11 +68,11 @@ public final class WorkerPool {
                 ALL.remove(worker);
             }
         }
-        return fresh(key, hello, options);
+        return create(key, hello, options);
     }
 
-    /** Gives a worker that has done nothing yet. */
-    public static Worker fresh(String key, WireBuffer hello, FunctionOptions options) throws IOException {
+    /** Creates a worker. */
+    public static Worker create(String key, WireBuffer hello, FunctionOptions options) throws IOException {
         Worker worker = new Worker(key, connect(options), hello, options.timeoutNanos());
         synchronized (IDLE) {
             ALL.add(worker);
@@ -80,7 +80,7 @@ public final class WorkerPool {
         return worker;
     }
 
-    /** Takes back a worker that waits for the next message. */
+    /** Returns a worker that waits for the next message. */
     public static void release(Worker worker) {
         worker.answered();
         worker.idleSince = System.nanoTime();
@@ -89,7 +89,7 @@ public final class WorkerPool {
         }
     }
 
-    /** Ends a worker that is dead, late, or in an unknown state. */
+    /** Kills a worker that is dead, late, or in an unknown state. */
     public static void discard(Worker worker) {
         worker.close();
         synchronized (IDLE) {
@@ -97,16 +97,16 @@ public final class WorkerPool {
         }
     }
 
-    /** Goes on only if a worker failed: an interrupted task's connection closes by itself. */
+    /** Returns only if a worker failed; throws if the task was interrupted, which also closes the connection. */
     public static void requireRunning(IOException error) {
         TaskContext task = TaskContext.get();
         if (task != null && task.isInterrupted()) throw new TaskKilledException();
-        if (error instanceof ClosedByInterruptException || error instanceof Worker.Refused) {
+        if (error instanceof ClosedByInterruptException || error instanceof Worker.LoadFailed) {
             throw new UncheckedIOException(error.getMessage(), error);
         }
     }
 
-    /** Starts the parent of the workers, so that the first task need not wait for it. */
+    /** Starts the daemon, so that the first task does not wait for it. */
     public static void warm(FunctionOptions options) throws IOException {
         daemon(options);
     }
@@ -125,26 +125,26 @@ public final class WorkerPool {
         return daemon;
     }
 
-    /** Lets a worker close what it has open; ends it if it takes its time. */
+    /** Lets a worker shut down; kills it if it takes too long. */
     private static void dismiss(Worker worker) {
-        worker.hangUp();
-        WATCHDOG.schedule(() -> discard(worker), LEAVE_SECONDS, TimeUnit.SECONDS);
+        worker.disconnect();
+        WATCHDOG.schedule(() -> discard(worker), EXIT_SECONDS, TimeUnit.SECONDS);
     }
 
-    /** Ends workers that are late, and those that nobody has used for five minutes. */
-    private static void look() {
+    /** Kills workers that are late, and shuts down those unused for five minutes. */
+    private static void sweep() {
         long now = System.nanoTime();
-        List<Worker> working;
-        List<Worker> old = new ArrayList<>();
+        List<Worker> workers;
+        List<Worker> unused = new ArrayList<>();
         synchronized (IDLE) {
             for (Deque<Worker> idle : IDLE.values()) {
                 while (!idle.isEmpty() && now - idle.peekLast().idleSince > IDLE_NANOS) {
-                    old.add(idle.pollLast());
+                    unused.add(idle.pollLast());
                 }
             }
-            working = new ArrayList<>(ALL);
+            workers = new ArrayList<>(ALL);
         }
-        working.forEach(worker -> worker.enforceLimit(now));
-        old.forEach(WorkerPool::dismiss);
+        workers.forEach(worker -> worker.enforceLimit(now));
+        unused.forEach(WorkerPool::dismiss);
     }
 }
