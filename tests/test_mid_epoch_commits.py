@@ -1,7 +1,8 @@
-"""CommitSchedule: pipelines commit while Spark's epoch goes on."""
+"""Mid-epoch commits: pipelines commit while Spark's epoch goes on."""
 
 import json
 import signal
+import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -310,3 +311,22 @@ def test_a_checkpoint_from_before_0_3_is_read(tmp_path):
     MidEpochCommit(6, {"t": {0: 12}}, 'v1\n{}\n{"t":{"0":12}}', "v1\n{}", {}).write(tmp_path)
     assert [p.name for p in (tmp_path / MID_EPOCH_COMMITS).iterdir()] == ["1"]
     assert checkpoint.reached() == {"t": {0: 12}}
+
+
+def test_a_query_that_was_stopped_in_planning_is_not_planned_again(eagre_harness, tmp_path):
+    """Planned a second time, its stateful operators would not have the checkpoint's numbers."""
+
+    @eg.pipeline(source=eg.Kafka("planned-in", schema="card STRING"), sink=eg.Kafka("planned-out"))
+    def planned(df):
+        return eg.deduplicate(df, "card", "1 minute")
+
+    spark, folder = eagre_harness.spark, str(tmp_path / "checkpoint")
+    eagre_harness.run(planned, [{"card": "a"}], checkpoint=tmp_path / "checkpoint")
+    for seconds in (0, 0.05, 0.1, 0.2, 0.4):
+        query = planned.start(
+            spark, checkpoint=folder, brokers=eagre_harness.brokers, every="500 ms"
+        )
+        time.sleep(seconds)
+        query.stop()
+        nodes = gateway.physical_plan(spark, query)
+        assert all(node["name"] for node in nodes)

@@ -105,7 +105,7 @@ public final class MidEpochCommits {
      */
     public boolean close(long waitMs) throws Exception {
         if (pauses) {
-            IncrementalExecution epoch = query.lastExecution();
+            IncrementalExecution epoch = SparkInternals.runningEpoch(query);
             Cut cut = epoch == null ? null : pausedCut(epoch, waitMs, true);
             request(now -> cut);
             return cut != null;
@@ -188,7 +188,7 @@ public final class MidEpochCommits {
     }
 
     private String commit(CutFinder finder) throws Exception {
-        IncrementalExecution epoch = query.lastExecution();
+        IncrementalExecution epoch = SparkInternals.runningEpoch(query);
         if (epoch == null) return "";
         long began = System.nanoTime();
         Cut cut = finder.find(epoch);

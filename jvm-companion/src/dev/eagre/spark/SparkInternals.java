@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.SparkContext;
+import org.apache.spark.SparkStatusTracker;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
@@ -20,6 +21,7 @@ import org.apache.spark.sql.execution.datasources.v2.LowLatencyClock;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator;
+import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
 import org.apache.spark.sql.execution.streaming.runtime.TERMINATED$;
@@ -127,11 +129,23 @@ public final class SparkInternals {
     }
 
     /**
+     * The epoch that runs; null until it has started a job. Nobody may ask for its plan before that: the caller would
+     * plan it, for the second time if a stop interrupted Spark's own planning, and Spark then gives its stateful
+     * operators other numbers than the checkpoint has.
+     */
+    public static IncrementalExecution runningEpoch(StreamExecution query) {
+        IncrementalExecution epoch = query.lastExecution();
+        if (epoch == null) return null;
+        SparkStatusTracker jobs = epoch.sparkSession().sparkContext().statusTracker();
+        return jobs.getJobIdsForGroup(query.runId().toString()).length > 0 ? epoch : null;
+    }
+
+    /**
      * The current physical plan, as JSON: each operator with its inputs, and a shuffle with its partitions. The public
      * API returns it only as text.
      */
     public static String physicalPlan(StreamingQuery query) throws JsonProcessingException {
-        var running = execution(query).lastExecution();
+        var running = runningEpoch(execution(query));
         List<Map<String, Object>> nodes = new ArrayList<>();
         if (running != null) describe(running.executedPlan(), nodes);
         return new ObjectMapper().writeValueAsString(nodes);
