@@ -926,7 +926,8 @@ def test_advise(cli):
     path = cli.app(GOOD)
     fast = cli.ok("advise", path, "--p99", 100, "--rate", 5000, "--json", "told.json").stdout
     assert "good: real-time" in fast
-    assert "--profile throughput` records share their requests: 0.40 instead of 1.00 cores" in fast
+    assert "--profile throughput` sends several records per request: it uses 0.40" in fast
+    assert "0.40 instead of 1.00 cores" in fast
     assert "slots: 8 + 20 = 28" in fast
     told = json.loads((cli.folder / "told.json").read_text())
     assert (told["choice"], told["cores"]["micro-batch"]) == ("real-time", 2.0)

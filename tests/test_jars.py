@@ -135,7 +135,7 @@ def test_a_companion_of_another_release_is_refused(tmp_path, monkeypatch):
         archive.writestr(companion.VERSION_ENTRY, "0.0.1")
     monkeypatch.setenv("EAGRE_COMPANION_JAR", str(jar))
     with pytest.raises(
-        JvmError, match=rf"COMPANION_VERSION: .* belongs to Eagre 0\.0\.1 .* {__version__}"
+        JvmError, match=rf"COMPANION_VERSION: .* belongs to Eagre 0\.0\.1, .* {__version__}"
     ):
         companion.companion_jar()
 

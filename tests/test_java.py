@@ -110,7 +110,7 @@ def test_an_older_spark_is_refused(monkeypatch, tmp_path):
     (tmp_path / "jars" / "spark-core_2.13-4.1.2.jar").touch()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     with pytest.raises(
-        JvmError, match=r"SPARK_UNSUPPORTED: Spark in .* is 4\.1\.2; Eagre needs 4\.3"
+        JvmError, match=r"SPARK_UNSUPPORTED: Spark in .* is 4\.1\.2, and Eagre needs 4\.3"
     ):
         spark_jars()
 

@@ -196,7 +196,7 @@ def test_what_a_type_cannot_hold_is_refused_by_its_name(kind, value):
 
 @pytest.mark.parametrize("kind", [T.YearMonthIntervalType(), T.CalendarIntervalType()])
 def test_types_that_python_does_not_know_are_refused(kind):
-    with pytest.raises(NoCodecError, match="no counterpart"):
+    with pytest.raises(NoCodecError, match="no equivalent"):
         codec(kind)
 
 
