@@ -390,7 +390,7 @@ class Vitals:
 
 def vitals(spark: SparkSession) -> Vitals:
     """Ask the session's JVM how it fares, all in one question."""
-    return Vitals(**json.loads(companion(spark, "metrics.JvmMetrics").told()))
+    return Vitals(**json.loads(companion(spark, "metrics.JvmMetrics").report()))
 
 
 def place(name: str) -> tuple[str, int]:
