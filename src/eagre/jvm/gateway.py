@@ -391,7 +391,7 @@ class Vitals:
 
 def vitals(spark: SparkSession) -> Vitals:
     """Return the metrics of the session's JVM, in one call."""
-    return Vitals(**json.loads(companion(spark, "metrics.JvmMetrics").told()))
+    return Vitals(**json.loads(companion(spark, "metrics.JvmMetrics").report()))
 
 
 def parse_partition(name: str) -> tuple[str, int]:

@@ -1,15 +1,15 @@
-"""Use cases to start from: each a folder with an app and the events it is fed with.
+"""Use cases to start from: each is a folder with an app and a generator of events.
 
-A folder is a use case by its ``app.py``, and a project for ``eagre init`` by its ``README.md``; no
-list names them. The demo runs the first pipeline of the app, which writes to a topic, and takes
-from ``generate.py``:
+A folder with an ``app.py`` is a use case. With a ``README.md`` it is also a project for ``eagre
+init``. The demo runs the first pipeline of the app, which writes to a topic. It uses from
+``generate.py``:
 
-- ``TOPIC``, where events go, and ``RATE``, how many a second two cores do well with;
-- ``events(random)``: keys and events for ever. ``late_ms`` becomes ``at``, the time of the event;
-- ``expects(event)``, if there is one: whether a result must come, asked in the events' order;
-- ``tables(random)``, if there is one: topic, key and row of what is there before the first event.
+- ``TOPIC``, the topic of the events, and ``RATE``, the events per second that two cores handle;
+- ``events(random)``: keys and events without end; ``late_ms`` becomes ``at``, the event time;
+- ``expects(event)``, optional: whether an event must have a result, called in the order of events;
+- ``tables(random)``, optional: topic, key and row of the data that exists before the first event.
 
-A result is put down to its event by ``sent_us``, where the app passes that on, else by ``_source``.
+A result is matched to its event by ``sent_us`` if the app passes it on, otherwise by ``_source``.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ def use_cases() -> list[str]:
 
 
 def projects() -> list[str]:
-    """List those that are whole projects, with tests and a README."""
+    """List the use cases that are complete projects, with tests and a README."""
     return sorted(path.parent.name for path in FOLDER.glob("*/README.md"))
 
 
 def summary(project: str) -> str:
-    """Give the line that a project's ``pyproject.toml`` describes it with."""
-    stated = tomllib.loads((FOLDER / project / "pyproject.toml").read_text())
-    return str(stated["project"]["description"])
+    """Return the description in a project's ``pyproject.toml``."""
+    metadata = tomllib.loads((FOLDER / project / "pyproject.toml").read_text())
+    return str(metadata["project"]["description"])
 
 
 def folder(use_case: str) -> Path:
-    """Give the folder of a use case.
+    """Return the folder of a use case.
 
     Raises:
-        SettingsError: There is none of that name.
+        SettingsError: There is no use case of that name.
     """
     if use_case not in use_cases():
         raise SettingsError(

@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
-/** What {@code spark.sql.extensions} names: the rules that let a plan call Python, and what Spark would add. */
+/** The class in {@code spark.sql.extensions}: adds the rules for Python in a plan, and the extensions that Spark would load. */
 public final class SqlExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {

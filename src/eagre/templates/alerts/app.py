@@ -1,4 +1,4 @@
-"""Turn logs and metrics into incidents, and tell of each once instead of a thousand times."""
+"""Group logs and metrics into incidents, and report each once instead of a thousand times."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,8 +16,8 @@ alerts = eg.Kafka("alerts", key="service")
 
 LIMITS = {"cpu": 0.9, "latency_ms": 1_000, "queue": 5_000}
 QUIET = "5 minutes"
-TOLD_AT = [10, 100, 1_000, 10_000, 100_000, 1_000_000]
-SEEN = [
+REPORTED_AT = [10, 100, 1_000, 10_000, 100_000, 1_000_000]
+AGGREGATES = [
     "count as records",
     "distinct(host) as hosts",
     "count(if(level = 'FATAL', 1, null)) as fatal",
@@ -28,20 +28,20 @@ SEEN = [
 
 @eg.pipeline(source=telemetry, sink=alerts, slo="p99 < 300ms")
 def incidents(df: DataFrame) -> DataFrame:
-    """Each incident when it opens, whenever it is ten times as large, and when it is over."""
+    """Report each incident when it opens, whenever it grows tenfold, and when it is over."""
     wrong = df.withColumn("alert", alert()).where("alert IS NOT NULL")
-    found = eg.session_windows(wrong, ["cluster", "service", "alert"], QUIET, SEEN)
-    told = found.withColumn("news", news()).where("news IS NOT NULL")
-    return told.select(
+    sessions = eg.session_windows(wrong, ["cluster", "service", "alert"], QUIET, AGGREGATES)
+    reported = sessions.withColumn("news", news()).where("news IS NOT NULL")
+    return reported.select(
         *("cluster", "service", "alert", "news", "records", "hosts", "worst"),
         F.when(F.col("fatal") > 0, "critical").otherwise("warning").alias("severity"),
         F.col("session.start").alias("since"),
-        *(caused("sent_us"), caused("_source")),
+        *(from_trigger("sent_us"), from_trigger("_source")),
     )
 
 
 def alert() -> Column:
-    """What is wrong with a record, its numbers left out: records that agree are one incident."""
+    """Return the problem of a record without its numbers; equal problems are one incident."""
     failed = F.col("level").isin("ERROR", "FATAL")
     errors = F.when(failed, F.regexp_replace("message", r"\d+", "#"))
     excess = [
@@ -52,14 +52,14 @@ def alert() -> Column:
 
 
 def news() -> Column:
-    """What there is to tell; of all other records of an incident nobody is told."""
+    """Return what to report; null for records of an incident that are not reported."""
     return (
         F.when(F.col("status") == "final", "over")
         .when(F.col("records") == 1, "opened")
-        .when(F.col("records").isin(TOLD_AT), "worse")
+        .when(F.col("records").isin(REPORTED_AT), "worse")
     )
 
 
-def caused(column: str) -> Column:
-    """A column of the record that set the news off; it is silence that ends an incident."""
+def from_trigger(column: str) -> Column:
+    """Return a column of the record that triggered the report; silence triggers the last one."""
     return F.when(F.col("news") != "over", F.col(column)).alias(column)

@@ -1,4 +1,4 @@
-"""Telemetry as it comes: mostly well, storms of one error, late and repeated and broken records."""
+"""Generate telemetry: mostly healthy, storms of one error; late, repeated and broken records."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ ILL, NEW_STORM, REPEATED, BROKEN = 0.2, 0.02, 0.01, 0.001
 
 
 def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a key and an event, for ever; ``late_ms`` becomes its time, ``news`` marks alerts."""
+    """Yield keys and events forever; ``late_ms`` becomes the event time, ``news`` marks alerts."""
     cluster = f"eu-{random.getrandbits(24):06x}"
     storms = [storm(random)]
     seen: Counter[tuple[str, str]] = Counter()
@@ -40,11 +40,11 @@ def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
             yield event["service"], {**event, **mark}
         if wrong:
             wrong["left"] -= 1
-            storms = [one for one in storms if one["left"] > 0]
+            storms = [active for active in storms if active["left"] > 0]
 
 
 def storm(random: Random) -> dict[str, Any]:
-    """Something that goes wrong in a service: a few records, or some thousand."""
+    """Create a problem of a service: a few records, or several thousand."""
     return {
         "service": f"service-{random.randrange(SERVICES):03d}",
         "what": random.choice([*ERRORS, *METRICS]),
@@ -53,12 +53,12 @@ def storm(random: Random) -> dict[str, Any]:
 
 
 def service(random: Random) -> str:
-    """A service; a few are much busier than the others."""
+    """Choose a service; a few are much busier than the others."""
     return f"service-{int(random.paretovariate(0.6)) % SERVICES:03d}"
 
 
 def ill(random: Random, wrong: dict[str, Any]) -> dict[str, Any]:
-    """One record of a storm."""
+    """Create a record of a storm."""
     what = wrong["what"]
     if what in METRICS:
         return record(random, wrong["service"], metric=what, value=METRICS[what][1])
@@ -67,7 +67,7 @@ def ill(random: Random, wrong: dict[str, Any]) -> dict[str, Any]:
 
 
 def well(random: Random) -> dict[str, Any]:
-    """A record of a service that is well."""
+    """Create a record of a healthy service."""
     if random.random() < 0.6:
         message = f"request {random.getrandbits(32)} took {random.randrange(90)} ms"
         return record(random, service(random), level="INFO", message=message)
@@ -77,16 +77,16 @@ def well(random: Random) -> dict[str, Any]:
 
 
 def record(random: Random, name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401
-    """A log line or a metric: what it does not have is null."""
+    """Create a log line or a metric; the other fields are null."""
     empty = dict.fromkeys(("level", "message", "metric", "value"))
     return {**empty, "service": name, "host": f"host-{random.randrange(HOSTS):02d}", **fields}
 
 
 def is_news(records: int) -> bool:
-    """Tell whether the app tells of an incident that has so many records: 1, 10, 100, ..."""
+    """Return whether the app reports an incident with this many records: 1, 10, 100, ..."""
     return str(records).strip("0") == "1"
 
 
 def expects(event: dict[str, Any]) -> bool:
-    """Tell whether a result must come: of the first, tenth, hundredth ... record of an incident."""
+    """Return whether the event must have a result: the 1st, 10th, 100th ... of an incident."""
     return bool(event.get("news")) and event["value"] != "n/a"

@@ -1,4 +1,4 @@
-"""Score card payments by what the card did in the last minute and hour."""
+"""Score card payments by the activity of the card in the last minute and hour."""
 
 import json
 from pathlib import Path
@@ -31,17 +31,17 @@ MODEL = json.loads(Path(__file__).with_name("model.json").read_text())
 
 @eg.pipeline(source=payments, sink=scores, slo="p99 < 300ms")
 def fraud(df: DataFrame) -> DataFrame:
-    """Each payment once, with its card's features, the model's risk, and the rules it breaks."""
-    once = eg.deduplicate(df, "id", within="10 minutes")
-    known = eg.rolling(once, "card", FEATURES)
-    return known.withColumns({"risk": F.round(risk(), 3), "broken": broken()}).withColumn(
+    """Return each payment once, with its card's features, the model's risk, and broken rules."""
+    unique = eg.deduplicate(df, "id", within="10 minutes")
+    scored = eg.rolling(unique, "card", FEATURES)
+    return scored.withColumns({"risk": F.round(risk(), 3), "broken": broken()}).withColumn(
         "verdict",
         F.when(F.size("broken") > 0, "refuse").when(F.col("risk") > 0.5, "ask").otherwise("pass"),
     )
 
 
 def risk() -> Column:
-    """The trained model, a logistic regression, as an expression: no Python in the stream."""
+    """Return the trained model, a logistic regression, as a SQL expression without Python."""
     evidence = F.lit(MODEL["bias"])
     for feature, weight in MODEL["weights"].items():
         evidence += weight * F.expr(MODEL["features"][feature])
@@ -49,6 +49,6 @@ def risk() -> Column:
 
 
 def broken() -> Column:
-    """The names of the velocity rules that a payment breaks."""
-    named = [F.when(F.expr(condition), F.lit(name)) for name, condition in RULES.items()]
-    return F.array_compact(F.array(*named))
+    """Return the names of the velocity rules that a payment breaks."""
+    names = [F.when(F.expr(condition), F.lit(name)) for name, condition in RULES.items()]
+    return F.array_compact(F.array(*names))

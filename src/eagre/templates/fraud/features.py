@@ -1,7 +1,7 @@
-"""Keep the newest features of each card in Redis, for services that decide by themselves.
+"""Store the newest features of each card in Redis, for services that make their own decisions.
 
-It reads what ``app.py`` writes and has no state of its own. Redis is where ``REDIS_URL`` says, user
-and password are in ``REDIS_USERNAME`` and ``REDIS_PASSWORD``.
+It reads the output of ``app.py`` and has no state. ``REDIS_URL`` is the address of Redis;
+``REDIS_USERNAME`` and ``REDIS_PASSWORD`` are the credentials.
 """
 
 import os
@@ -22,5 +22,5 @@ cards = eg.Redis(
 
 @eg.pipeline(source=scores, sink=cards)
 def features(df: DataFrame) -> DataFrame:
-    """A payment that came too late has no features, and leaves those that are there."""
+    """Skip payments that arrived too late: they have no features."""
     return df.where("payments IS NOT NULL")

@@ -1,4 +1,4 @@
-"""Payments as they come: busy cards, stolen ones, late and repeated records, and broken ones."""
+"""Generate payments: busy and stolen cards; late, repeated and broken records."""
 
 from collections.abc import Iterator
 from random import Random
@@ -13,7 +13,7 @@ SPREE = 12
 
 
 def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a key and an event, for ever; ``late_ms`` becomes its time, ``copy`` marks repeats."""
+    """Yield keys and events forever; ``late_ms`` becomes the event time, ``copy`` marks repeats."""
     number = 0
     while True:
         card = int(random.paretovariate(0.7)) % CARDS
@@ -26,7 +26,7 @@ def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def payment(random: Random, number: int, card: int, *, stolen: bool) -> dict[str, Any]:
-    """Make a payment; a thief buys much, in haste and anywhere."""
+    """Create a payment; a thief buys a lot, quickly and in many places."""
     amount = random.lognormvariate(5.5 if stolen else 2 + card % 3, 0.8)
     event = {
         "id": f"{random.getrandbits(32):08x}-{number}",
@@ -41,5 +41,5 @@ def payment(random: Random, number: int, card: int, *, stolen: bool) -> dict[str
 
 
 def expects(event: dict[str, Any]) -> bool:
-    """Tell whether a result must come: not of a repeat, nor of a record that cannot be read."""
+    """Return whether the event must have a result: not if repeated or unparsable."""
     return not event.get("copy") and event["amount"] != "n/a"

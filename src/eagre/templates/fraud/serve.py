@@ -1,4 +1,4 @@
-"""How a service reads a card's features: ``python serve.py card-0001`` (needs ``redis``)."""
+"""Read a card's features as a service does: ``python serve.py card-0001`` (needs ``redis``)."""
 
 import json
 import os
@@ -19,7 +19,7 @@ TYPES = {
 
 
 def connect() -> redis.Redis:
-    """One client for the whole service: it keeps its connections."""
+    """Create the client; one is enough for the whole service, because it pools connections."""
     return redis.Redis.from_url(
         os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0"),
         username=os.environ.get("REDIS_USERNAME"),
@@ -29,7 +29,7 @@ def connect() -> redis.Redis:
 
 
 def features(client: redis.Redis, card: str) -> dict[str, Any]:
-    """The card's features, each of its type; none for a card that was never seen."""
+    """Return the card's features with their types; empty for an unknown card."""
     fields = client.hgetall(f"card:{card}")
     return {name: kind(fields[name]) for name, kind in TYPES.items() if name in fields}
 

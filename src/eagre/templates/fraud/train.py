@@ -1,6 +1,6 @@
 """Train the model on generated payments: ``python train.py`` writes ``model.json``.
 
-With labelled payments of your own, replace ``examples``; the features are those of ``app.py``.
+If you have labelled payments, replace ``examples``; the features are those of ``app.py``.
 """
 
 import json
@@ -24,27 +24,27 @@ Example = tuple[list[float], float]
 
 
 def examples() -> Iterator[Example]:
-    """The features of each payment as the pipeline has them, and whether the card was stolen."""
+    """Yield the features of each payment as in the pipeline, and whether the card was stolen."""
     seen: dict[str, deque[tuple[float, float, str, str]]] = defaultdict(deque)
     for number, (card, event) in zip(range(EXAMPLES), events(Random(7)), strict=False):
         if not expects(event):
             continue
         now = number / RATE
-        lately = seen[card]
-        lately.append((now, event["amount"], event["country"], event["merchant"]))
-        minute = [row for row in lately if row[0] > now - 60]
-        usual = sum(row[1] for row in lately) / len(lately)
+        recent = seen[card]
+        recent.append((now, event["amount"], event["country"], event["merchant"]))
+        minute = [row for row in recent if row[0] > now - 60]
+        usual = sum(row[1] for row in recent) / len(recent)
         features = [
             math.log((1 + event["amount"]) / (1 + usual)),
             math.log(len(minute)),
             len({row[2] for row in minute}) - 1.0,
-            len({row[3] for row in lately}) / len(lately),
+            len({row[3] for row in recent}) / len(recent),
         ]
         yield features, float(event["stolen"])
 
 
 def train(data: list[Example]) -> tuple[float, list[float]]:
-    """Fit a logistic regression by gradient descent, the rare class weighted up to the other."""
+    """Fit a logistic regression by gradient descent, with a higher weight for the rare class."""
     rare = len(data) / max(1.0, sum(label for _, label in data))
     bias, weights = 0.0, [0.0] * len(FEATURES)
     random, step = Random(1), 0.01

@@ -1,4 +1,4 @@
-"""Judge each reading by what is usual for its device, and miss the devices that fall silent."""
+"""Detect unusual readings of each device, and devices that fall silent."""
 
 import math
 import time
@@ -17,7 +17,7 @@ readings = eg.Kafka(
 verdicts = eg.Kafka("verdicts", key="device")
 
 SILENCE_MS, DAY_MS = 30_000, 86_400_000
-LEARNING, PACE, LIMIT, RESOLUTION, REMEMBERED = 20, 0.01, 6.0, 0.01, 16
+LEARNING, PACE, LIMIT, RESOLUTION, RETAINED_IDS = 20, 0.01, 6.0, 0.01, 16
 KNOWN = "n LONG, mean DOUBLE, variance DOUBLE, heard LONG, silent BOOLEAN, ids ARRAY<LONG>"
 RESULT = (
     "device STRING, verdict STRING, value DOUBLE, mean DOUBLE, deviation DOUBLE, ms LONG, "
@@ -27,25 +27,25 @@ RESULT = (
 
 @eg.pipeline(source=readings, sink=verdicts, slo="p99 < 300ms")
 def judge(df: DataFrame, silence_ms: int = SILENCE_MS) -> DataFrame:
-    """Each reading with a verdict: learning, usual, unusual or back; and silent, by a timer."""
+    """Return a verdict for each reading (learning, usual, unusual, back), and silent by a timer."""
     devices = df.where("value IS NOT NULL").withColumn("ms", F.unix_millis("at")).groupBy("device")
-    made = eg.transform_with_state(devices, Watch(silence_ms), RESULT, "processing-time")
-    return made.withColumn("at", F.timestamp_millis("ms")).drop("ms")
+    results = eg.transform_with_state(devices, DeviceMonitor(silence_ms), RESULT, "processing-time")
+    return results.withColumn("at", F.timestamp_millis("ms")).drop("ms")
 
 
-class Watch(StatefulProcessor):
-    """A device's running mean and deviation, and a timer that rings when it says nothing."""
+class DeviceMonitor(StatefulProcessor):
+    """The state of a device: its running mean and deviation, and a timer that detects silence."""
 
     def __init__(self, silence_ms: int) -> None:
         self.silence_ms = silence_ms
 
     def init(self, handle: Any) -> None:
-        """Ask for the state, and note since when devices can be heard."""
+        """Declare the state, and record the start time of the pipeline."""
         self.handle, self.began = handle, time.time_ns() // 1_000_000
         self.known = handle.getValueState("known", KNOWN)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
-        """Judge each reading once by those before it, then learn from it."""
+        """Compare each reading once with the earlier ones, then update the mean and deviation."""
         now = timerValues.getCurrentProcessingTimeInMs()
         n, mean, variance, heard, silent, ids = self.known.get() or (0, 0.0, 0.0, 0, False, [])
         if silent or not heard:
@@ -53,7 +53,7 @@ class Watch(StatefulProcessor):
         for row in rows:
             if row.id in ids:
                 continue
-            n, ids = n + 1, [*ids, row.id][-REMEMBERED:]
+            n, ids = n + 1, [*ids, row.id][-RETAINED_IDS:]
             deviation, off = max(math.sqrt(variance), RESOLUTION), row.value - mean
             verdict = "learning" if n <= LEARNING else "usual"
             if n > LEARNING and abs(off) > LIMIT * deviation:
@@ -66,7 +66,7 @@ class Watch(StatefulProcessor):
         self.known.update((n, mean, variance, now, False, ids))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
-        """Tell of a silent device, and forget it after a day; a standstill here is no silence."""
+        """Report a silent device, and delete it after a day; ignore pauses of the pipeline."""
         known, now = self.known.get(), timerValues.getCurrentProcessingTimeInMs()
         wait = DAY_MS if known and known.silent else self.silence_ms
         due = max(known.heard, self.began) + wait if known else 0

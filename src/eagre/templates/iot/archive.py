@@ -1,7 +1,7 @@
-"""Keep every reading in Parquet, once a minute, beside the real-time path: ``python archive.py``.
+"""Archive every reading in Parquet once a minute: ``python archive.py``.
 
-The same topic and the same declaration as in ``app.py``; a Spark session, a checkpoint and a pace
-of its own, so that neither holds the other up.
+It reads the topic that ``app.py`` declares. It has its own Spark session, checkpoint and trigger,
+so neither query slows down the other.
 """
 
 import os
@@ -23,7 +23,7 @@ EVERY = {"processingTime": "1 minute"}
 def archive(
     spark: SparkSession, brokers: str, folder: str, checkpoint: str, trigger: dict[str, object]
 ) -> StreamingQuery:
-    """Write each reading that can be read, with its place in the topic, into its day's folder."""
+    """Write each valid reading, with its position in the topic, into a folder per day."""
     everything = replace(readings, starting="earliest", on_error="drop")
     rows = everything.read(spark, brokers, mode="micro-batch").select(
         *("id", "device", "value", "at"),

@@ -1,4 +1,4 @@
-"""The hundred best players of each game in this hour, as it stands after each play."""
+"""The hundred best players of each game and hour, updated after each play."""
 
 from pyspark.sql import DataFrame
 
@@ -18,14 +18,14 @@ WINDOW = "1 hour"
 
 @eg.pipeline(source=plays, sink=boards, slo="p99 < 300ms")
 def leaderboard(df: DataFrame) -> DataFrame:
-    """The ranks that a play changes: a reader that keeps the newest of each rank has the board.
+    """Return the ranks that a play changes; the newest row of each rank is the board.
 
-    A player counts with the best play of the hour, so that a repeated play changes nothing, and
-    neither does the order in which plays come.
+    A player is ranked by the best play of the hour, so repeated plays and the order of plays do not
+    matter.
     """
-    fair = df.where("points > 0")
+    valid = df.where("points > 0")
     return eg.top_n(
-        fair, by="game", item="player", score="max(points)", n=RANKS, window=WINDOW
+        valid, by="game", item="player", score="max(points)", n=RANKS, window=WINDOW
     ).selectExpr(
         "game",
         "window.start as hour",

@@ -1,4 +1,4 @@
-"""Plays as they come: few great games, few great players, late and repeated plays, broken ones."""
+"""Generate plays: a few popular games and players; late, repeated and broken records."""
 
 from bisect import bisect_left, insort
 from collections import defaultdict
@@ -18,7 +18,7 @@ best: dict[tuple[str, str, str], int] = {}
 
 
 def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a key and an event, for ever; ``late_ms`` becomes its time, ``copy`` marks repeats."""
+    """Yield keys and events forever; ``late_ms`` becomes the event time, ``copy`` marks repeats."""
     while True:
         event = play(random)
         yield event["game"], event
@@ -27,7 +27,7 @@ def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def play(random: Random) -> dict[str, Any]:
-    """Make a play: one player in a hundred makes every fifth, and those are the better ones."""
+    """Create a play: 1 % of the players, the better ones, make 20 % of the plays."""
     game = GAMES[int(len(GAMES) * random.random() ** 2)]
     player = int(PLAYERS * random.random() ** 3)
     skill = 6 - (player / PLAYERS) ** 0.2
@@ -41,15 +41,15 @@ def play(random: Random) -> dict[str, Any]:
 
 
 def expects(event: dict[str, Any]) -> bool:
-    """Tell whether a play changes a board, and so must have a result; asked in the plays' order."""
+    """Return whether a play changes a board and must have a result; called in order."""
     if event["points"] == "n/a":
         return False
     game, hour, player = event["game"], event["at"][:13], event["player"]
-    board, known = boards[game, hour], best.get((game, hour, player), 0)
-    if event["points"] <= known:
+    board, previous = boards[game, hour], best.get((game, hour, player), 0)
+    if event["points"] <= previous:
         return False
-    if known:
-        del board[bisect_left(board, (-known, player))]
+    if previous:
+        del board[bisect_left(board, (-previous, player))]
     best[game, hour, player] = event["points"]
     insort(board, (-event["points"], player))
     return bisect_left(board, (-event["points"], player)) < RANKS

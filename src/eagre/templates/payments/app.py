@@ -11,7 +11,7 @@ scores = eg.Kafka("scores", key="card")
 
 @eg.pipeline(source=payments, sink=scores)
 def score(df: DataFrame) -> DataFrame:
-    """Large payments are risky, and so are those from far away."""
+    """Score large payments and payments from far away as risky."""
     large = F.when(F.col("amount") > 1000, 0.6).otherwise(0.1)
     far = F.when(F.col("country").isin("FR", "DE", "ES"), 0.0).otherwise(0.3)
     return df.withColumn("risk", F.round(large + far, 2))

@@ -1,4 +1,4 @@
-"""Payments as they come: a few busy cards, many quiet ones, mostly small amounts."""
+"""Generate payments: a few busy cards, many quiet ones, mostly small amounts."""
 
 from collections.abc import Iterator
 from random import Random
@@ -10,7 +10,7 @@ COUNTRIES = ("FR", "FR", "FR", "DE", "DE", "ES", "US", "BR")
 
 
 def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a key and an event, for ever."""
+    """Yield keys and events forever."""
     while True:
         card = f"card-{int(random.paretovariate(0.7)) % 10_000:04d}"
         amount = round(random.lognormvariate(3.5, 1.4), 2)

@@ -1,4 +1,4 @@
-"""Answer bid requests by what is known of the user, while the user's budget of the hour lasts."""
+"""Answer bid requests from the user's profile, within the user's budget per hour."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -25,20 +25,20 @@ bids = eg.Kafka("bids", key="user")
 
 KNOWN = "interest STRING, value DOUBLE, budget DOUBLE, hour BIGINT, spent DOUBLE, ids ARRAY<STRING>"
 ANSWER = "id STRING, user STRING, price DOUBLE, reason STRING, interest STRING, remaining DOUBLE"
-REMEMBERED = 8
+RETAINED_IDS = 8
 
 
 class Bidder(StatefulProcessor):
-    """Keeps each user's profile and what was bid on the user in this hour; answers requests."""
+    """Stores each user's profile and spending in the current hour, and answers bid requests."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """One value for each user that has a profile; strangers leave nothing behind."""
+        """Declare the state: one value per user with a profile, none for unknown users."""
         self.known = handle.getValueState("known", KNOWN)
 
     def handleInputRows(
         self, key: tuple[str], rows: Iterable[Any], timerValues: TimerValues
     ) -> Iterator[Any]:
-        """A profile is learnt, a request answered; one that was answered before is passed over."""
+        """Store profiles and answer requests; skip requests that are already answered."""
         for row in rows:
             known = self.known.get()
             if row.id is None:
@@ -49,7 +49,7 @@ class Bidder(StatefulProcessor):
                 yield self.answer(row, known)
 
     def learn(self, row: Row, known: tuple[Any, ...] | None) -> None:
-        """Take a new profile and keep the account; a profile without a value takes all away."""
+        """Update the profile and retain the spending; a profile without a value deletes both."""
         if row.value is None:
             self.known.clear()
         else:
@@ -57,22 +57,22 @@ class Bidder(StatefulProcessor):
             self.known.update((row.interest, row.value, row.budget, *account))
 
     def answer(self, row: Row, known: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Bid the user's value, half of it beside the user's interest, within budget and floor."""
+        """Bid the user's value, or half of it outside the interest, within budget and floor."""
         interest, value, budget, hour, spent, ids = known
         spent = spent if row.hour <= hour else 0.0
         price = round(value if row.subject == interest else value / 2, 2)
         reason = "floor" if price < row.floor else "budget" if spent + price > budget else "bid"
         price = price if reason == "bid" else None
         spent = round(spent + (price or 0.0), 2)
-        ids = [*ids[1 - REMEMBERED :], row.id]
+        ids = [*ids[1 - RETAINED_IDS :], row.id]
         self.known.update((interest, value, budget, max(hour, row.hour), spent, ids))
         return row.id, row.user, price, reason, interest, round(budget - spent, 2)
 
 
 @eg.pipeline(source=[requests, profiles], sink=bids, slo="p99 < 100ms")
 def personalise(requests: DataFrame, profiles: DataFrame) -> DataFrame:
-    """Requests and profiles meet at their user: one state for the profile and for the account."""
+    """Join requests and profiles by user, in one state for profile and spending."""
     hour = F.floor(F.unix_timestamp("at") / 3600)
-    asked = requests.where("id IS NOT NULL").withColumn("hour", hour).drop("at")
-    rows = profiles.unionByName(asked, allowMissingColumns=True)
+    valid = requests.where("id IS NOT NULL").withColumn("hour", hour).drop("at")
+    rows = profiles.unionByName(valid, allowMissingColumns=True)
     return eg.transform_with_state(rows.groupBy("user"), Bidder(), ANSWER)

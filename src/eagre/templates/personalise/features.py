@@ -1,7 +1,7 @@
-"""Keep what is known of each user in Redis, for services beside the bidder.
+"""Store the features of each user in Redis, for other services.
 
-It reads what ``app.py`` writes and has no state of its own. Redis is where ``REDIS_URL`` says, user
-and password are in ``REDIS_USERNAME`` and ``REDIS_PASSWORD``.
+It reads the output of ``app.py`` and has no state. ``REDIS_URL`` is the address of Redis;
+``REDIS_USERNAME`` and ``REDIS_PASSWORD`` are the credentials.
 """
 
 import os
@@ -20,5 +20,5 @@ users = eg.Redis(
 
 @eg.pipeline(source=bids, sink=users)
 def features(df: DataFrame) -> DataFrame:
-    """The user's interest, what is left of the budget, and the last answer; strangers are none."""
+    """Return the interest, remaining budget and last answer of known users."""
     return df.where("interest IS NOT NULL")

@@ -1,4 +1,4 @@
-"""Bid requests as they come: busy users, strangers, late and repeated requests, broken ones."""
+"""Generate bid requests: busy and unknown users; late, repeated and broken requests."""
 
 from collections.abc import Iterator
 from random import Random
@@ -12,7 +12,7 @@ STRANGER, REPEATED, BROKEN = 0.05, 0.01, 0.001
 
 
 def tables(random: Random) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield topic, key and row of what is known of each user before the first request."""
+    """Yield topic, key and row of the profiles that exist before the first request."""
     for number in range(USERS):
         value = round(random.lognormvariate(0.5, 0.6), 2)
         profile = {
@@ -25,7 +25,7 @@ def tables(random: Random) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a key and an event, for ever; ``late_ms`` becomes its time, ``copy`` marks repeats."""
+    """Yield keys and events forever; ``late_ms`` becomes the event time, ``copy`` marks repeats."""
     number = 0
     while True:
         number += 1
@@ -36,7 +36,7 @@ def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def request(random: Random, number: int) -> dict[str, Any]:
-    """Make a request: one user in a hundred sends every fifth of them."""
+    """Create a request: 1 % of the users send 20 % of them."""
     stranger = random.random() < STRANGER
     event = {
         "id": f"{random.getrandbits(32):08x}-{number}",
@@ -49,10 +49,10 @@ def request(random: Random, number: int) -> dict[str, Any]:
 
 
 def name(number: int) -> str:
-    """Give the name of a user that is known."""
+    """Return the name of a known user."""
     return f"user-{number:05d}"
 
 
 def expects(event: dict[str, Any]) -> bool:
-    """Tell whether an answer must come: to a repeat only where the user is a stranger."""
+    """Return whether the event must have an answer; a repeat only if the user is unknown."""
     return event["floor"] != "n/a" and ("copy" not in event or event["user"].startswith("stranger"))

@@ -1,4 +1,4 @@
-"""How a service reads what is known of a user: ``python serve.py user-00001`` (needs ``redis``)."""
+"""Read a user's features as a service does: ``python serve.py user-00001`` (needs ``redis``)."""
 
 import json
 import os
@@ -11,7 +11,7 @@ TYPES = {"interest": str, "remaining": float, "price": float, "reason": str}
 
 
 def connect() -> redis.Redis:
-    """One client for the whole service: it keeps its connections."""
+    """Create the client; one is enough for the whole service, because it pools connections."""
     return redis.Redis.from_url(
         os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/0"),
         username=os.environ.get("REDIS_USERNAME"),
@@ -21,7 +21,7 @@ def connect() -> redis.Redis:
 
 
 def features(client: redis.Redis, user: str) -> dict[str, Any]:
-    """What is known of the user, each of its type; nothing of a stranger."""
+    """Return the user's features with their types; empty for an unknown user."""
     fields = client.hgetall(f"user:{user}")
     return {name: kind(fields[name]) for name, kind in TYPES.items() if name in fields}
 

@@ -1,4 +1,4 @@
-"""Bars, order imbalance and crossing averages of each symbol, from ticks in any order."""
+"""Compute bars, order imbalance and crossovers of moving averages from unordered ticks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ bars = eg.Kafka("bars", key="symbol")
 
 BAR_MS, LATE_MS = 60_000, 10_000
 FAST, SLOW = 12, 48
-REMEMBERED = 32
+RETAINED_IDS = 32
 
 Bar = Row("start", "first", "open", "high", "low", "last", "close", "volume", "bought")
 BAR = (
@@ -31,20 +31,20 @@ RESULT = f"symbol STRING, bar STRUCT<{BAR}>, imbalance DOUBLE, signal STRING, se
 
 @eg.pipeline(source=ticks, sink=bars, slo="p99 < 300ms")
 def signals(df: DataFrame) -> DataFrame:
-    """Each tick's bar as it is now, and a signal where the fast average crosses the slow one."""
+    """Return the current bar for each tick, with a signal if the fast average crosses the slow."""
     traded = df.where("size > 0").withColumn("ms", F.unix_millis("at"))
     return eg.transform_with_state(traded.groupBy("symbol"), Tape(), RESULT)
 
 
 class Tape(StatefulProcessor):
-    """A symbol's two newest bars, its averages, and the ids of the ticks that came last."""
+    """The state of a symbol: its two newest bars, its averages, and the ids of the last ticks."""
 
     def init(self, handle: Any) -> None:
-        """Ask for the state."""
+        """Declare the state."""
         self.tape = handle.getValueState("tape", TAPE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
-        """Count each tick once into its bar; only ticks in their order move the averages."""
+        """Add each tick once to its bar; only ticks in order change the averages."""
         newest, n, fast, slow, ids, bars = self.tape.get() or (0, 0, 0.0, 0.0, [], [])
         for tick in rows:
             if tick.id in ids:
@@ -53,7 +53,7 @@ class Tape(StatefulProcessor):
                 raise ValueError(f"{newest - tick.ms} ms late: its bar may be closed")
             bar = counted(tick, bars)
             bars = sorted([bar, *(other for other in bars if other.start != bar.start)])[-2:]
-            ids = [*ids, tick.id][-REMEMBERED:]
+            ids = [*ids, tick.id][-RETAINED_IDS:]
             signal = None
             if tick.ms >= newest:
                 newest, n, above = tick.ms, n + 1, fast > slow
@@ -66,7 +66,7 @@ class Tape(StatefulProcessor):
 
 
 def counted(tick: Any, bars: list[Any]) -> Any:
-    """The tick's bar with the tick: its earliest opens it, its latest closes it."""
+    """Return the bar with the tick; the earliest tick opens it, the latest closes it."""
     start, ms, price = tick.ms // BAR_MS * BAR_MS, tick.ms, tick.price
     empty = Bar(start, ms, price, price, price, ms, price, 0, 0)
     bar = next((bar for bar in bars if bar.start == start), empty)

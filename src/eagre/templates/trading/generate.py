@@ -1,4 +1,4 @@
-"""Ticks as they come: few symbols are most of them; trends, late, repeated and broken ticks."""
+"""Generate ticks, most of them of a few symbols: trends; late, repeated and broken ticks."""
 
 from collections.abc import Iterator
 from random import Random
@@ -7,25 +7,25 @@ from typing import Any
 TOPIC = "ticks"
 RATE = 200
 SYMBOLS = 200
-SOON, TURN, REPEATED, BROKEN = 0.2, 0.01, 0.01, 0.001
+REPEAT_NOW, TURN, REPEATED, BROKEN = 0.2, 0.01, 0.01, 0.001
 
 
 def events(random: Random) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a key and an event, for ever; ``late_ms`` becomes its time, ``copy`` marks repeats."""
+    """Yield keys and events forever; ``late_ms`` becomes the event time, ``copy`` marks repeats."""
     markets = [Market(random, number) for number in range(SYMBOLS)]
-    again: list[dict[str, Any]] = []
+    repeats: list[dict[str, Any]] = []
     while True:
         event = markets[int(random.paretovariate(0.7)) % SYMBOLS].tick()
         yield event["symbol"], event
         if random.random() < REPEATED:
-            again.append({**event, "copy": True})
-        if again and random.random() < SOON:
-            copy = again.pop(0)
+            repeats.append({**event, "copy": True})
+        if repeats and random.random() < REPEAT_NOW:
+            copy = repeats.pop(0)
             yield copy["symbol"], copy
 
 
 class Market:
-    """A symbol whose price wanders, with a trend that turns now and then."""
+    """A symbol whose price is a random walk with a changing trend."""
 
     def __init__(self, random: Random, number: int) -> None:
         self.random = random
@@ -34,7 +34,7 @@ class Market:
         self.trend = 0.0
 
     def tick(self) -> dict[str, Any]:
-        """One trade: in a rising market more of them are bought."""
+        """Create a trade; in a rising market more trades are buys."""
         pick = self.random
         if pick.random() < TURN:
             self.trend = pick.uniform(-1, 1)
@@ -50,5 +50,5 @@ class Market:
 
 
 def expects(event: dict[str, Any]) -> bool:
-    """Tell whether a result must come: not of a repeat, nor of a record that cannot be read."""
+    """Return whether the event must have a result: not if repeated or unparsable."""
     return not event.get("copy") and event["price"] != "n/a"

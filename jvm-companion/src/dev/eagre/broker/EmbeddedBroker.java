@@ -6,12 +6,11 @@ import java.lang.reflect.InvocationTargetException;
 import java.util.List;
 
 /**
- * Runs Apache Kafka in a process of its own: formats the data folder if it is new, then starts the
- * broker. Kafka's classes are reached by name, since the companion is compiled against Spark only.
+ * Runs Apache Kafka in its own process: formats the data folder if it is new, then starts the broker.
+ * Kafka's classes are loaded by name, because the companion is compiled against Spark only.
  *
- * <p>With {@code --tether} the broker lives no longer than the program that started it: the other
- * end of standard input belongs to that program, and end-of-file, however it came about, ends the
- * broker.
+ * <p>With {@code --tether} the broker does not outlive the program that started it. That program holds the
+ * other end of standard input; when standard input ends for any reason, the broker exits.
  */
 public final class EmbeddedBroker {
     private EmbeddedBroker() {}
@@ -50,10 +49,10 @@ public final class EmbeddedBroker {
         Thread tether = new Thread(() -> {
             try {
                 while (System.in.read() >= 0) {
-                    // Nothing is ever sent; only the end matters.
+                    // No data is ever sent; only the end of the stream matters.
                 }
             } catch (IOException e) {
-                // A broken pipe is the end as well.
+                // A broken pipe also means the end.
             }
             Runtime.getRuntime().halt(0);
         }, "eagre-tether");

@@ -68,7 +68,7 @@ public final class ParseRecord extends Expression implements CodegenFallback, Se
         int partition = (Integer) parts[PARTITION].eval(row);
         long offset = (Long) parts[OFFSET].eval(row);
         if (position != null) position.read(topic, partition, offset);
-        delays(topic, partition).took((Long) parts[TIMESTAMP].eval(row));
+        delays(topic, partition).read((Long) parts[TIMESTAMP].eval(row));
         if (policy.hasEarlier() && policy.alreadyWritten(new RecordPosition(topic.toString(), partition, offset), 0)) return null;
         if (!quarantine.isEmpty() && quarantine.contains(new RecordPosition(topic.toString(), partition, offset))) {
             policy.send(letter(row, "QUARANTINED: this record crashed its task repeatedly"), 0);

@@ -60,7 +60,7 @@ final class SourceRecordReader {
         RecordPosition first = requests.get(0).letter.position();
         if (consumer == null) consumer = KafkaClients.consumer(settings);
         Object partition = KafkaClients.make(KafkaClients.COMMON + "TopicPartition", first.topic(), first.partition());
-        KafkaClients.call(consumer, "assign", KafkaClients.one(partition));
+        KafkaClients.call(consumer, "assign", KafkaClients.single(partition));
         long position = Long.MIN_VALUE;
         long deadline = System.currentTimeMillis() + TIMEOUT_MS;
         int next = 0;

@@ -14,41 +14,41 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Kafka's clients by reflection: they come with Spark's connector, which the companion is not compiled
- * against.
+ * Calls Kafka's clients by reflection: they come with Spark's connector, and the companion is not compiled
+ * against it.
  */
 public final class KafkaClients {
     public static final String CLIENTS = "org.apache.kafka.clients.";
     public static final String COMMON = "org.apache.kafka.common.";
-    private static final long ANSWER_MS = 15_000;
+    private static final long TIMEOUT_MS = 15_000;
 
-    private static final Map<List<Object>, Executable> FOUND = new ConcurrentHashMap<>();
+    private static final Map<List<Object>, Executable> CACHE = new ConcurrentHashMap<>();
 
     private KafkaClients() {}
 
-    /** Makes an object; what Kafka throws is thrown as it is. */
-    public static Object make(String type, Object... given) {
+    /** Creates an object; Kafka's exceptions are rethrown unchanged. */
+    public static Object make(String type, Object... arguments) {
         try {
-            Class<?> made = load(type);
-            return ((Constructor<?>) find(made, "<init>", made.getConstructors(), given)).newInstance(given);
+            Class<?> loaded = load(type);
+            return ((Constructor<?>) find(loaded, "<init>", loaded.getConstructors(), arguments)).newInstance(arguments);
         } catch (ReflectiveOperationException error) {
-            throw thrown(error);
+            throw unwrap(error);
         }
     }
 
-    public static Object call(Object target, String method, Object... given) {
-        return invoke(target.getClass(), target, method, given);
+    public static Object call(Object target, String method, Object... arguments) {
+        return invoke(target.getClass(), target, method, arguments);
     }
 
-    private static Object invoke(Class<?> type, Object target, String method, Object... given) {
+    private static Object invoke(Class<?> type, Object target, String method, Object... arguments) {
         try {
-            return ((Method) find(type, method, type.getMethods(), given)).invoke(target, given);
+            return ((Method) find(type, method, type.getMethods(), arguments)).invoke(target, arguments);
         } catch (ReflectiveOperationException error) {
-            throw thrown(error);
+            throw unwrap(error);
         }
     }
 
-    /** A consumer of bytes that belongs to no group. */
+    /** A consumer of bytes without a consumer group. */
     public static Object consumer(Map<String, Object> settings) {
         String bytes = COMMON + "serialization.ByteArrayDeserializer";
         Map<String, Object> all = new LinkedHashMap<>(settings);
@@ -65,13 +65,13 @@ public final class KafkaClients {
         return invoke(load(CLIENTS + "admin.Admin"), null, "create", settings);
     }
 
-    /** The largest batch of records that a topic takes; 0 if the cluster does not tell. */
+    /** The largest record batch that a topic accepts; 0 if unknown. */
     public static int largestMessage(Map<String, Object> settings, String topic) {
         try (AutoCloseable admin = (AutoCloseable) admin(settings)) {
             Object kind = load(COMMON + "config.ConfigResource$Type").getField("TOPIC").get(null);
             Object resource = make(COMMON + "config.ConfigResource", kind, topic);
             Object described = call(admin, "describeConfigs", List.of(resource));
-            Map<?, ?> all = (Map<?, ?>) answer(call(described, "all"));
+            Map<?, ?> all = (Map<?, ?>) await(call(described, "all"));
             Object entry = call(all.get(resource), "get", "max.message.bytes");
             return Integer.parseInt((String) call(entry, "value"));
         } catch (Exception error) {
@@ -79,51 +79,51 @@ public final class KafkaClients {
         }
     }
 
-    /** Creates a topic unless it is there; a cluster that creates topics by itself may refuse. */
+    /** Creates a topic unless it exists; a cluster that creates topics automatically may reject the request. */
     public static boolean create(Map<String, Object> settings, String topic, Map<String, String> configuration) {
         try (AutoCloseable admin = (AutoCloseable) admin(settings)) {
             Object none = java.util.Optional.empty();
-            Object fresh = make(CLIENTS + "admin.NewTopic", topic, none, none);
-            call(fresh, "configs", configuration);
-            answer(call(call(admin, "createTopics", List.of(fresh)), "all"));
+            Object newTopic = make(CLIENTS + "admin.NewTopic", topic, none, none);
+            call(newTopic, "configs", configuration);
+            await(call(call(admin, "createTopics", List.of(newTopic)), "all"));
             return true;
         } catch (Exception error) {
             return is(error, "TopicExistsException");
         }
     }
 
-    static Object answer(Object future) throws Exception {
-        return ((Future<?>) future).get(ANSWER_MS, TimeUnit.MILLISECONDS);
+    static Object await(Object future) throws Exception {
+        return ((Future<?>) future).get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
     }
 
-    /** Whether an error is, or comes from, one of Kafka's. */
+    /** Whether an error is, or is caused by, a Kafka exception of this name. */
     public static boolean is(Throwable error, String name) {
-        for (Throwable one = error; one != null; one = one.getCause()) {
-            if (one.getClass().getSimpleName().equals(name)) return true;
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            if (cause.getClass().getSimpleName().equals(name)) return true;
         }
         return false;
     }
 
-    private static Executable find(Class<?> type, String name, Executable[] candidates, Object[] given)
+    private static Executable find(Class<?> type, String name, Executable[] candidates, Object[] arguments)
             throws NoSuchMethodException {
         List<Object> key = Arrays.asList(type, name,
-                Arrays.stream(given).map(one -> one == null ? "null" : one.getClass()).toList());
-        Executable found = FOUND.get(key);
-        if (found != null) return found;
+                Arrays.stream(arguments).map(argument -> argument == null ? "null" : argument.getClass()).toList());
+        Executable cached = CACHE.get(key);
+        if (cached != null) return cached;
         for (Executable candidate : candidates) {
             boolean named = name.equals("<init>") || candidate.getName().equals(name);
-            if (named && takes(candidate.getParameterTypes(), given)) {
-                FOUND.put(key, candidate);
+            if (named && accepts(candidate.getParameterTypes(), arguments)) {
+                CACHE.put(key, candidate);
                 return candidate;
             }
         }
         throw new NoSuchMethodException(type.getName() + "." + name + key.get(2));
     }
 
-    private static boolean takes(Class<?>[] types, Object[] given) {
-        if (types.length != given.length) return false;
+    private static boolean accepts(Class<?>[] types, Object[] arguments) {
+        if (types.length != arguments.length) return false;
         for (int i = 0; i < types.length; i++) {
-            if (given[i] == null ? types[i].isPrimitive() : !boxed(types[i]).isInstance(given[i])) return false;
+            if (arguments[i] == null ? types[i].isPrimitive() : !boxed(types[i]).isInstance(arguments[i])) return false;
         }
         return true;
     }
@@ -136,13 +136,13 @@ public final class KafkaClients {
         return Class.forName(name, true, Thread.currentThread().getContextClassLoader());
     }
 
-    private static RuntimeException thrown(ReflectiveOperationException error) {
-        Throwable cause = error instanceof InvocationTargetException thrown ? thrown.getCause() : error;
+    private static RuntimeException unwrap(ReflectiveOperationException error) {
+        Throwable cause = error instanceof InvocationTargetException wrapper ? wrapper.getCause() : error;
         return cause instanceof RuntimeException unchecked ? unchecked : new IllegalStateException(cause);
     }
 
-    /** A collection of one, as Kafka's clients take partitions. */
-    public static Collection<Object> one(Object item) {
+    /** A collection with a single item, as Kafka's clients require for partitions. */
+    public static Collection<Object> single(Object item) {
         return List.of(item);
     }
 }

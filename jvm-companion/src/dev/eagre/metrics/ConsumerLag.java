@@ -11,8 +11,8 @@ import javax.management.MBeanServer;
 import javax.management.ObjectName;
 
 /**
- * How far behind the Kafka consumers of this JVM are, right now. Real-Time Mode reports progress once
- * per epoch; the consumers' own metrics are current at every fetch.
+ * The current lag of the Kafka consumers of this JVM. Real-Time Mode reports progress once per epoch; the
+ * consumers' own metrics are updated at every fetch.
  */
 public final class ConsumerLag {
     private static final String LAGS =
@@ -22,15 +22,15 @@ public final class ConsumerLag {
 
     private ConsumerLag() {}
 
-    /** Records taken by the consumers that are open: it changes as long as any of them reads. */
+    /** Records consumed by the open consumers; it changes as long as any of them reads. */
     public static long consumed() throws JMException {
         MBeanServer server = ManagementFactory.getPlatformMBeanServer();
-        double taken = 0;
+        double consumed = 0;
         for (ObjectName name : server.queryNames(new ObjectName(ALL), null)) {
-            double one = figure(server, name, "records-consumed-total");
-            taken += Double.isNaN(one) ? 0 : one;
+            double count = figure(server, name, "records-consumed-total");
+            consumed += Double.isNaN(count) ? 0 : count;
         }
-        return (long) taken;
+        return (long) consumed;
     }
 
     /** Records not yet fetched, by {@code topic/partition}; empty before the first fetch. */
@@ -48,7 +48,7 @@ public final class ConsumerLag {
         return lags;
     }
 
-    /** A consumer may be closed, or may not have fetched yet, between the two questions. */
+    /** NaN if the consumer was closed meanwhile or has not fetched yet. */
     private static double figure(MBeanServer server, ObjectName name, String figure) throws JMException {
         try {
             return (Double) server.getAttribute(name, figure);

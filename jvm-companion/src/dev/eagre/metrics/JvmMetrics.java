@@ -12,7 +12,7 @@ import javax.management.JMException;
 import javax.management.NotificationEmitter;
 import javax.management.openmbean.CompositeData;
 
-/** How this JVM fares, in one answer a second: a question costs the stream a moment of a core. */
+/** Metrics of this JVM in one call per second, because each call takes CPU time from the stream. */
 public final class JvmMetrics {
     private static final AtomicLong PAUSES = new AtomicLong();
     private static final AtomicLong PAUSED_MS = new AtomicLong();
@@ -24,8 +24,8 @@ public final class JvmMetrics {
 
     private JvmMetrics() {}
 
-    /** Collector pauses, heap, lag and waits by partition, as JSON. */
-    public static String told() throws JMException, JsonProcessingException {
+    /** GC pauses, heap, and lag and waits by partition, as JSON. */
+    public static String report() throws JMException, JsonProcessingException {
         Map<String, Object> facts = new LinkedHashMap<>();
         facts.put("pauses", PAUSES.get());
         facts.put("paused_ms", PAUSED_MS.get());
@@ -37,7 +37,7 @@ public final class JvmMetrics {
         return new ObjectMapper().writeValueAsString(facts);
     }
 
-    /** What runs beside the program, a cycle or a concurrent collection, is no pause. */
+    /** Concurrent GC phases run beside the program and are not pauses. */
     private static void listen(GarbageCollectorMXBean collector) {
         String name = collector.getName();
         if (name.contains("Cycles") || name.contains("Concurrent")) return;

@@ -7,7 +7,7 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.LongAdder;
 
-/** How many rows failed or came too late in this JVM, by pipeline and by what became of them. */
+/** Counts rows of this JVM that failed or arrived too late, by pipeline and outcome. */
 public final class RowCounters {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Map<String, LongAdder> COUNTS = new ConcurrentHashMap<>();
@@ -20,8 +20,8 @@ public final class RowCounters {
     }
 
     /**
-     * The counts, by "pipeline/fate", as JSON: the end of a Java collection reaches Python as an exception, and
-     * PySpark has the JVM look for classes in all jars to say which.
+     * The counts by "pipeline/outcome", as JSON. Iterating over a Java collection from Python ends with an exception,
+     * and PySpark makes the JVM search all jars to identify its class.
      */
     public static String all() throws JsonProcessingException {
         Map<String, Long> counts = new TreeMap<>();

@@ -8,8 +8,8 @@ import java.util.concurrent.atomic.LongAdder;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * How long the records that this JVM reads had waited, by topic and partition: from the time they
- * carry to the moment a task takes them.
+ * How long records had waited when this JVM read them, by topic and partition: from their timestamp to the
+ * moment a task reads them.
  */
 public final class SourceDelays {
     private static final Map<String, SourceDelays> ALL = new ConcurrentHashMap<>();
@@ -24,18 +24,18 @@ public final class SourceDelays {
         return ALL.computeIfAbsent(topic + "/" + partition, at -> new SourceDelays());
     }
 
-    public void took(long timestampMicros) {
+    public void read(long timestampMicros) {
         long waited = Math.max(0, System.currentTimeMillis() - timestampMicros / 1000);
         records.increment();
         sumMs.add(waited);
         if (waited > longestMs.get()) longestMs.accumulateAndGet(waited, Math::max);
     }
 
-    /** Records, milliseconds waited together, and the longest wait since the last question. */
+    /** The number of records, their total wait in milliseconds, and the longest wait since the last call. */
     public static Map<String, long[]> all() {
-        Map<String, long[]> told = new HashMap<>();
-        ALL.forEach((at, one) -> told.put(
-                at, new long[] {one.records.sum(), one.sumMs.sum(), one.longestMs.getAndSet(0)}));
-        return told;
+        Map<String, long[]> all = new HashMap<>();
+        ALL.forEach((at, delays) -> all.put(
+                at, new long[] {delays.records.sum(), delays.sumMs.sum(), delays.longestMs.getAndSet(0)}));
+        return all;
     }
 }

@@ -10,8 +10,8 @@ import org.apache.spark.sql.Row;
 
 /**
  * One aggregate over rows: {@code count}, {@code sum}, {@code avg}, {@code min}, {@code max} or
- * {@code distinct}; nulls are left out, as in SQL. Its argument is a column of whole numbers, or of
- * reals; that of {@code distinct} is a hash.
+ * {@code distinct}; nulls are ignored, as in SQL. Its argument is a column of integers or of floating-point
+ * numbers; that of {@code distinct} is a hash.
  */
 final class Aggregate {
     enum Kind {
@@ -34,12 +34,12 @@ final class Aggregate {
     }
 
     static List<Aggregate> all(JsonNode specs) {
-        List<Aggregate> found = new ArrayList<>();
+        List<Aggregate> aggregates = new ArrayList<>();
         for (JsonNode spec : specs) {
             Kind kind = Kind.valueOf(spec.get("kind").asText().toUpperCase(java.util.Locale.ROOT));
-            found.add(new Aggregate(kind, spec.get("column").asInt(), spec.get("whole").asBoolean()));
+            aggregates.add(new Aggregate(kind, spec.get("column").asInt(), spec.get("whole").asBoolean()));
         }
-        return found;
+        return aggregates;
     }
 
     static Partial[] empty(List<Aggregate> aggregates) {
@@ -66,7 +66,7 @@ final class Aggregate {
         for (int i = 0; i < partials.length; i++) aggregates.get(i).write(partials[i], out);
     }
 
-    /** What an aggregate has seen so far. */
+    /** The intermediate result of an aggregate. */
     static final class Partial {
         long count;
         long whole;
@@ -76,15 +76,15 @@ final class Aggregate {
 
     void add(Partial partial, Row row) {
         if (row.isNullAt(column)) return;
-        Partial one = new Partial();
-        one.count = 1;
+        Partial single = new Partial();
+        single.count = 1;
         if (kind == Kind.DISTINCT) {
-            one.sketch = DistinctSketch.of(row.getLong(column));
+            single.sketch = DistinctSketch.of(row.getLong(column));
         } else if (kind != Kind.COUNT) {
-            one.whole = whole ? row.getLong(column) : 0;
-            one.real = whole ? one.whole : row.getDouble(column);
+            single.whole = whole ? row.getLong(column) : 0;
+            single.real = whole ? single.whole : row.getDouble(column);
         }
-        merge(partial, one);
+        merge(partial, single);
     }
 
     void merge(Partial into, Partial other) {
@@ -103,7 +103,7 @@ final class Aggregate {
         }
     }
 
-    /** As Spark SQL compares: NaN is the largest, so that the order of rows does not matter. */
+    /** Compares like Spark SQL: NaN is the largest value, so the order of rows does not matter. */
     private int compare(Partial a, Partial b) {
         return whole ? Long.compare(a.whole, b.whole) : Double.compare(a.real, b.real);
     }

@@ -5,10 +5,10 @@ import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * The wall clock, as far as it may be trusted to say that nothing more comes. Where records are read
- * long after they were written, because the query was down or is slower than they come, time goes by
- * when they were written: a task's time is what it is behind less than the wall clock's. And after a
- * start every wait begins again, for nothing is known of what was written meanwhile.
+ * A clock that decides when no more rows are expected. If records are read long after they were written,
+ * because the query was down or has a lag, time follows the time of writing: the task's time is the wall
+ * clock minus the lag. After a start every wait begins again, because it is unknown what was written
+ * meanwhile.
  */
 final class ArrivalClock {
     private static final long RECENT_MS = 1_000;
@@ -19,19 +19,19 @@ final class ArrivalClock {
     private long behind;
     private long before;
 
-    /** @param start when the run began, in milliseconds */
+    /** @param start when the run started, in milliseconds */
     ArrivalClock(long start) {
         this.start = start;
     }
 
-    /** The clock of an operator's partition in a run; tasks come and go with each epoch or batch. */
+    /** The clock of an operator's partition in a run; it outlives the tasks of an epoch or batch. */
     static ArrivalClock of(UUID run, String operator, int partition) {
         return CLOCKS.computeIfAbsent(run + "/" + operator + "/" + partition, name -> new ArrivalClock(System.currentTimeMillis()));
     }
 
     /**
-     * Notes when a record was written, in milliseconds; null where it is not known. Of the records of
-     * the last seconds the one that is most behind counts: partitions need not be equally far.
+     * Records when a record was written, in milliseconds; null if unknown. The largest lag of the last seconds
+     * counts, because partitions may have different lags.
      */
     synchronized void saw(long now, Long written) {
         if (written == null) return;
@@ -54,7 +54,7 @@ final class ArrivalClock {
         return now - behind();
     }
 
-    /** When it is a given time by the task's clock, and so long after the start, by the wall clock. */
+    /** The wall-clock time at which the task's clock reaches a time, and a wait after the start is over. */
     long wall(long time, long waits) {
         return Math.max(time + behind(), start + waits);
     }

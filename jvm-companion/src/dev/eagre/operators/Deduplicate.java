@@ -9,7 +9,7 @@ import java.util.List;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
-/** Lets the first row of a key pass, and no other within a time of one that passed. */
+/** Passes the first row of a key, and no other within a time of a row that passed. */
 final class Deduplicate extends Operator<Deduplicate.Passed> {
     private transient long within;
     private transient long keepsMs;
@@ -18,7 +18,7 @@ final class Deduplicate extends Operator<Deduplicate.Passed> {
         super(spec, at, written);
     }
 
-    /** The times of the rows that passed and may still be met; they are more than "within" apart. */
+    /** The times of passed rows that can still have duplicates; they are more than "within" apart. */
     static final class Passed extends State {
         final List<Long> times = new ArrayList<>();
 

@@ -5,8 +5,8 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 
 /**
- * How many different values there are: the {@value #MOST} smallest hashes. Exact below that, then
- * within about 6 % (one standard error, 1/√(k−2)); two of them can be united, in any order.
+ * Estimates the number of distinct values by the {@value #MOST} smallest hashes. It is exact below that
+ * number, then within about 6 % (one standard error, 1/√(k−2)). Sketches can be merged in any order.
  */
 final class DistinctSketch {
     static final int MOST = 256;

@@ -10,9 +10,9 @@ import java.util.List;
 import org.apache.spark.sql.Row;
 
 /**
- * Joins the rows of two sides that have one key and are near in time: as soon as the second one is
- * there. A row that nothing was found for goes out alone, if it is wanted, when the key's event time
- * or the wall clock says that nothing more comes.
+ * Joins rows of two sides with the same key and close times, as soon as the second row arrives. In an outer
+ * join, a row without a match is emitted alone when the key's event time or the wall clock shows that no
+ * match can arrive.
  */
 final class IntervalJoin extends Operator<IntervalJoin.Both> {
     private static final int LEFT = 0;
@@ -35,7 +35,7 @@ final class IntervalJoin extends Operator<IntervalJoin.Both> {
         byte[] row;
     }
 
-    /** The rows that may still meet one of the other side. */
+    /** The rows that can still match a row of the other side. */
     static final class Both extends State {
         final List<Held> rows = new ArrayList<>();
 
@@ -115,7 +115,7 @@ final class IntervalJoin extends Operator<IntervalJoin.Both> {
         return later >= -before && later <= after;
     }
 
-    /** How much newer than a row one of the other side can be to be joined with it. */
+    /** How much newer a row of the other side can be to match a row. */
     private long reach(Held held) {
         return held.side == LEFT ? after : before;
     }

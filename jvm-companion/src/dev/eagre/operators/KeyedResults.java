@@ -3,7 +3,7 @@ package dev.eagre.operators;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
-/** Rows that begin with a key. */
+/** Rows that start with a key. */
 final class KeyedResults {
     private KeyedResults() {}
 

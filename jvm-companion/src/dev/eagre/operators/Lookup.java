@@ -12,8 +12,8 @@ import java.util.TreeMap;
 import org.apache.spark.sql.Row;
 
 /**
- * Gives each row with its key's row of a table that is kept current from a stream: the latest one, or
- * the one that was valid at the row's time. A row whose key is not there may wait for it.
+ * Joins each row with its key's row of a table that a stream keeps current: the latest version, or the one
+ * valid at the row's time. A row whose key is missing can wait for it.
  */
 final class Lookup extends Operator<Lookup.Versions> {
     static final int TABLE = 1;
@@ -33,7 +33,7 @@ final class Lookup extends Operator<Lookup.Versions> {
 
     private record Waiting(long at, long touched, byte[] row) {}
 
-    /** The versions of the key's row by the time from which they hold, null where it was deleted. */
+    /** The versions of the key's row by the time from which they are valid; null for a deletion. */
     static final class Versions extends State {
         final TreeMap<Long, byte[]> versions = new TreeMap<>();
         final List<Waiting> waiting = new ArrayList<>();
@@ -56,10 +56,10 @@ final class Lookup extends Operator<Lookup.Versions> {
                 StateLayout.writeBytes(version.getValue(), out);
             }
             out.writeInt(waiting.size());
-            for (Waiting one : waiting) {
-                out.writeLong(one.at);
-                out.writeLong(one.touched);
-                StateLayout.writeBytes(one.row, out);
+            for (Waiting waitingRow : waiting) {
+                out.writeLong(waitingRow.at);
+                out.writeLong(waitingRow.touched);
+                StateLayout.writeBytes(waitingRow.row, out);
             }
         }
     }
@@ -87,7 +87,7 @@ final class Lookup extends Operator<Lookup.Versions> {
 
     @Override
     void late(Row row, List<Row> out) {
-        if (row.getInt(side) != TABLE && !inner) out.add(found(row.getAs(row.length() - 1), null));
+        if (row.getInt(side) != TABLE && !inner) out.add(joined(row.getAs(row.length() - 1), null));
     }
 
     @Override
@@ -115,23 +115,23 @@ final class Lookup extends Operator<Lookup.Versions> {
     private void give(Versions state, long at, byte[] row, List<Row> out) {
         Map.Entry<Long, byte[]> version = version(state, at);
         byte[] value = version == null ? null : version.getValue();
-        if (value != null || !inner) out.add(found(row, value));
+        if (value != null || !inner) out.add(joined(row, value));
     }
 
-    private static Row found(byte[] row, byte[] value) {
+    private static Row joined(byte[] row, byte[] value) {
         return org.apache.spark.sql.RowFactory.create(row, value);
     }
 
-    /** Rows that waited go as soon as there is a version for them. */
+    /** Emits waiting rows as soon as they have a version. */
     private void release(Versions state, List<Row> out) {
-        state.waiting.removeIf(one -> {
-            if (!known(state, one.at)) return false;
-            give(state, one.at, one.row, out);
+        state.waiting.removeIf(waitingRow -> {
+            if (!known(state, waitingRow.at)) return false;
+            give(state, waitingRow.at, waitingRow.row, out);
             return true;
         });
     }
 
-    /** Keeps the versions that a row which is not late may need: one older than the history. */
+    /** Retains the versions that a row in time can need: the history and one older version. */
     private void prune(Versions state) {
         if (!versioned || state.newest == Long.MIN_VALUE) return;
         Long oldest = state.versions.floorKey(state.newest - history);
@@ -140,9 +140,9 @@ final class Lookup extends Operator<Lookup.Versions> {
 
     @Override
     void ring(Row group, Versions state, long now, List<Row> out) {
-        state.waiting.removeIf(one -> {
-            if (trusted(one.touched + waitsMs) > now) return false;
-            give(state, one.at, one.row, out);
+        state.waiting.removeIf(waitingRow -> {
+            if (trusted(waitingRow.touched + waitsMs) > now) return false;
+            give(state, waitingRow.at, waitingRow.row, out);
             return true;
         });
         if (isDeleted(state) && trusted(deletionEnds(state)) <= now) state.versions.clear();
@@ -151,15 +151,15 @@ final class Lookup extends Operator<Lookup.Versions> {
     @Override
     long due(Versions state) {
         long idle = isDeleted(state) ? Math.min(deletionEnds(state), super.due(state)) : super.due(state);
-        return state.waiting.stream().mapToLong(one -> one.touched + waitsMs).min().orElse(idle);
+        return state.waiting.stream().mapToLong(waitingRow -> waitingRow.touched + waitsMs).min().orElse(idle);
     }
 
-    /** Whether all that is known of the key is that it was deleted. */
+    /** Whether the only version of the key is a deletion. */
     private static boolean isDeleted(Versions state) {
         return !state.versions.isEmpty() && state.versions.values().stream().allMatch(Objects::isNull);
     }
 
-    /** A deletion is remembered as long as an older version may still come, and would be taken for the latest. */
+    /** A deletion is retained while an older version can still arrive, which would be mistaken for the latest. */
     private long deletionEnds(Versions state) {
         return state.touched + history / 1000;
     }

@@ -10,26 +10,26 @@ import org.apache.spark.sql.Row;
 import scala.collection.Iterator;
 
 /**
- * The rows of a key in a batch, in the order in which real time would have had them: those of a Kafka
- * partition by their offsets, and partitions merged by when their records were written. A batch groups
- * and sorts rows by key, behind another operator by that one's, and so loses their order.
+ * Restores the real-time order of a key's rows in a batch: rows of a Kafka partition by offset, and
+ * partitions merged by the time their records were written. A batch groups and sorts rows by key, or by
+ * the key of a previous operator, and so loses their order.
  */
 final class OffsetOrder {
-    /** So many rows of a key are brought in order together; a batch may hold more. */
+    /** How many rows of a key are sorted together; a batch can have more. */
     private static final int MOST = 100_000;
 
     private final int written;
     private final int stream;
     private final int offset;
 
-    /** The columns with the record's time, its partition and its offset stand side by side. */
+    /** The columns with the record's time, partition and offset are adjacent. */
     OffsetOrder(int written) {
         this.written = written;
         this.stream = written + 1;
         this.offset = written + 2;
     }
 
-    /** The next rows; one row, as real time gives them, as it is. */
+    /** The next rows; a single row, as in real time, is returned unchanged. */
     List<Row> next(Iterator<Row> rows) {
         Row first = rows.next();
         if (!rows.hasNext()) return List.of(first);
@@ -59,7 +59,7 @@ final class OffsetOrder {
         return merged;
     }
 
-    /** A partition's rows, at the next of them. */
+    /** The rows of a partition, positioned at the next one. */
     private static final class Head {
         private final Long stream;
         private final java.util.Iterator<Row> rows;

@@ -30,16 +30,16 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * An operator over the rows of a key: one state, in Spark's store, and one timer, which at last takes
- * the state away. Event time is the key's own: the latest that it has seen, so that a result depends
- * only on the key's rows and their order, and not on where epochs or batches end.
+ * An operator over the rows of a key: one state in Spark's store, and one timer, which finally removes the
+ * state. Each key has its own event time, the latest one it has seen. A result therefore depends only on the
+ * key's rows and their order, not on epoch or batch boundaries.
  *
- * <p>Its rows are the key, the columns named here, arguments, and a last one that is null in a tick.
+ * <p>Its rows are the key, the columns named here, arguments, and a last column that is null in a tick.
  *
  * @param <S> the state of a key
  */
 abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row, Row, Row> implements TimerDriven {
-    /** Event time in microseconds, and when the record was written in milliseconds. */
+    /** The event time in microseconds, and the time of writing in milliseconds. */
     static final String AT = "_at";
 
     static final String WRITTEN = "_written";
@@ -47,10 +47,10 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
 
     private static final Logger LOG = LoggerFactory.getLogger(Operator.class);
 
-    /** So many keys' states are kept as they are, beside the store. */
+    /** How many keys' states are cached as objects. */
     private static final int HOT = 128;
 
-    /** What is due later than this is never due. */
+    /** Anything due later than this is never due. */
     private static final long FOREVER_MS = 1L << 50;
 
     private final String spec;
@@ -64,7 +64,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     private transient OffsetOrder merging;
     private transient Map<Row, S> hot;
 
-    /** Where columns stand; by the data that the operator is put over. */
+    /** The indexes of the columns in the operator's input. */
     private final int at;
     private final int written;
 
@@ -74,15 +74,15 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         this.written = written;
     }
 
-    /** What every key's state holds. */
+    /** The state that every key has. */
     abstract static class State {
         /** The latest event time, in microseconds. */
         long newest = Long.MIN_VALUE;
 
-        /** When the last row came, by the task's clock in milliseconds. */
+        /** When the last row arrived, by the task's clock in milliseconds. */
         long touched;
 
-        /** The timer that is set; 0 for none. */
+        /** The current timer; 0 for none. */
         long timer;
 
         /** Whether a time is older than the latest by more than so many microseconds. */
@@ -103,48 +103,48 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         }
     }
 
-    /** Reads what the operator was told. */
+    /** Reads the operator's spec. */
     abstract void open(JsonNode spec);
 
     abstract S empty();
 
-    /** Takes a row that has a time. */
+    /** Processes a row that has a time. */
     abstract void row(Row group, S state, Row row, long at, List<Row> out);
 
-    /** What becomes of a row that is late or has no time, beside being counted. */
+    /** Handles a row that is late or has no time, in addition to counting it. */
     void late(Row row, List<Row> out) {}
 
-    /** Whether a row is too late to be taken. */
+    /** Whether a row is too late. */
     abstract boolean isLate(S state, long at);
 
-    /** How long after the last row of a key, in milliseconds, nothing is left to be done for it. */
+    /** How long after its last row a key is complete, in milliseconds. */
     abstract long keepsMs();
 
-    /** When something is to be done by the task's clock; the end of the state if nothing earlier. */
+    /** When the next action is due by the task's clock; the end of the state if there is none earlier. */
     long due(S state) {
         return state.touched + keepsMs();
     }
 
-    /** How long what is due next has to wait after a start, in milliseconds. */
+    /** How long the next action must wait after a start, in milliseconds. */
     long waitsMs() {
         return keepsMs();
     }
 
-    /** Does what is due. */
+    /** Runs the actions that are due. */
     void ring(Row group, S state, long now, List<Row> out) {}
 
-    /** Writes what is not in the state itself. */
+    /** Writes additional state outside the main state. */
     void save(S state) {}
 
     /**
-     * Whether the states of the keys that come most stay as they are until the epoch or the batch is
-     * over: for states that are long to read. They are written with each row all the same.
+     * Whether to cache the states of the most frequent keys as objects until the end of the epoch or batch, for
+     * states that are slow to read. They are still written with each row.
      */
     boolean keepsHot() {
         return false;
     }
 
-    /** Whether there is nothing to keep. */
+    /** Whether there is no state to retain. */
     boolean isNothing(S state) {
         return false;
     }
@@ -156,18 +156,18 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
 
     @Override
     public long tickMs() {
-        return told().get("tick_ms").asLong();
+        return spec().get("tick_ms").asLong();
     }
 
-    /** Its name, and whether it gives results more than once. */
+    /** Its name, and whether it updates its results. */
     @Override
     public String toString() {
-        JsonNode told = told();
-        boolean updates = told.get("operator").asText().equals("top_n") || told.path("updates").asBoolean();
-        return told.get("operator").asText() + (updates ? ":updates" : "");
+        JsonNode spec = spec();
+        boolean updates = spec.get("operator").asText().equals("top_n") || spec.path("updates").asBoolean();
+        return spec.get("operator").asText() + (updates ? ":updates" : "");
     }
 
-    private JsonNode told() {
+    private JsonNode spec() {
         try {
             return new ObjectMapper().readTree(spec);
         } catch (IOException error) {
@@ -177,9 +177,9 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
 
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
-        JsonNode told = told();
-        pipeline = told.get("pipeline").asText();
-        name = told.get("operator").asText();
+        JsonNode spec = spec();
+        pipeline = spec.get("pipeline").asText();
+        name = spec.get("operator").asText();
         value = getHandle().getValueState(name, EncoderCache.of(Encoders.BINARY()), TTLConfig.NONE());
         merging = new OffsetOrder(written);
         hot = new LinkedHashMap<>(HOT, 0.75f, true) {
@@ -188,7 +188,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
                 return size() > HOT;
             }
         };
-        open(told);
+        open(spec);
         TaskContext task = TaskContext.get();
         if (task != null) clock = ArrivalClock.of(getHandle().getQueryInfo().getRunId(), id, task.partitionId());
     }
@@ -238,19 +238,19 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         return CollectionConverters.asScala(out.iterator());
     }
 
-    /** The epoch or the batch is over. */
+    /** Called at the end of the epoch or batch. */
     @Override
     public void close() {
-        if (lates > 0) LOG.warn("[{}] {}: {} rows came too late", pipeline, name, lates);
+        if (lates > 0) LOG.warn("[{}] {}: {} rows arrived too late", pipeline, name, lates);
         lates = 0;
     }
 
-    /** What the wall clock says when the task's clock says a time, and no wait is cut short. */
+    /** The wall-clock time at which the task's clock reaches a time, without shortening a wait. */
     final long trusted(long due) {
         return clock.wall(due, waitsMs());
     }
 
-    /** Takes all state of the key away. */
+    /** Removes all state of the key. */
     void forget() {
         value.clear();
     }
@@ -273,8 +273,8 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     }
 
     /**
-     * Keeps the state, and sees to it that its timer rings no later than it is due. One that rings too
-     * early is set again: cheaper than to move it with each row.
+     * Writes the state, and makes sure that its timer fires no later than due. A timer that fires too early is set
+     * again, which is cheaper than moving it with each row.
      */
     private void store(Row group, S state, long now) {
         if (isNothing(state)) {
@@ -293,7 +293,7 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         if (keepsHot() && hashesByValue(group)) hot.put(group, state);
     }
 
-    /** Whether equal keys hash alike: bytes do not. */
+    /** Whether equal keys have equal hashes; byte arrays do not. */
     private static boolean hashesByValue(Row group) {
         for (int i = 0; i < group.length(); i++) {
             if (group.get(i) instanceof byte[] || group.get(i) instanceof Row) return false;

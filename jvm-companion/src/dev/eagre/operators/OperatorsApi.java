@@ -19,16 +19,16 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What the Python package calls: Spark's own stateful operator around ours. */
+/** Stateful operators, as called from Python: Spark's stateful operator with Eagre's processors. */
 public final class OperatorsApi {
     private OperatorsApi() {}
 
     /**
-     * Puts an operator over rows.
+     * Applies an operator to rows.
      *
-     * @param name which one
-     * @param keys how many of the first columns are the key
-     * @param spec what the operator is to know, as JSON
+     * @param name the name of the operator
+     * @param keys the number of leading key columns
+     * @param spec the settings of the operator, as JSON
      * @param results the columns of its results, as JSON
      */
     public static Dataset<Row> over(Dataset<Row> rows, String name, int keys, String spec, String results) {
@@ -56,36 +56,36 @@ public final class OperatorsApi {
     }
 
     /**
-     * The stateful parts that rows have been through: operators by name, with {@code :updates} behind
-     * those that give a result more than once; others by Spark's name.
+     * The stateful operators in the plan of rows: Eagre's by name, with the suffix {@code :updates} if they update
+     * results; others by Spark's name.
      */
     public static List<String> below(Dataset<Row> rows) {
-        List<String> found = new ArrayList<>();
-        collect(rows.queryExecution().analyzed(), found);
-        return found;
+        List<String> operators = new ArrayList<>();
+        collect(rows.queryExecution().analyzed(), operators);
+        return operators;
     }
 
-    /** Whether a stateful part is an operator from here. */
+    /** Whether a stateful operator is one of Eagre's. */
     private static boolean isOne(TransformWithState state) {
         return (Object) state.statefulProcessor() instanceof Operator<?>;
     }
 
-    private static void collect(LogicalPlan plan, List<String> found) {
+    private static void collect(LogicalPlan plan, List<String> operators) {
         if (!plan.isStreaming()) return;
         if (plan instanceof TransformWithState state && isOne(state)) {
-            found.add(state.statefulProcessor().toString());
+            operators.add(state.statefulProcessor().toString());
         } else if (plan.isStateful() || plan instanceof TransformWithState) {
-            found.add(plan.nodeName());
+            operators.add(plan.nodeName());
         }
-        CollectionConverters.asJava(plan.children()).forEach(child -> collect(child, found));
+        CollectionConverters.asJava(plan.children()).forEach(child -> collect(child, operators));
     }
 
-    /** A struct as bytes: rows that an operator only passes on need no other form. */
+    /** Converts a struct to bytes, for rows that an operator only passes on. */
     public static Column packed(Column struct, String type) {
         return bytes(struct, type, false);
     }
 
-    /** Such bytes as a struct. */
+    /** Converts bytes back to a struct. */
     public static Column unpacked(Column packed, String type) {
         return bytes(packed, type, true);
     }

@@ -19,13 +19,12 @@ import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.ValueState;
 
 /**
- * Gives each row with aggregates over the key's last minute, hour and so on. A window is made of
- * slices, so that its state is bounded however many rows there are; it ends with the slice that the
- * row is in.
+ * Adds to each row aggregates over the key's last minute, hour and so on. A window consists of slices, so its
+ * state is bounded regardless of the number of rows. It ends with the slice of the row.
  *
- * <p>The newest slice of each window is in the key's own state, and written with each row; the others
- * are in a state for each window, which is written only when a slice is over or an older row comes:
- * what a row writes, and an epoch's changelog holds, does not grow with the number of slices.
+ * <p>The newest slice of each window is in the key's main state, which is written with each row. The other
+ * slices are in one state per window, which is written only when a slice ends or an older row arrives. The
+ * bytes written per row, and so the changelog of an epoch, do not grow with the number of slices.
  */
 final class Rolling extends Operator<Rolling.Slices> {
     private transient List<Window> windows;
@@ -48,41 +47,41 @@ final class Rolling extends Operator<Rolling.Slices> {
         }
     }
 
-    /** What a key has in one window. */
-    private static final class Kept {
+    /** The state of a key in one window. */
+    private static final class WindowState {
         long number = Long.MIN_VALUE;
         Partial[] newest;
         TreeMap<Long, Partial[]> older;
         boolean changed;
 
-        /** The older slices of the window that ends with the newest one, summed up; null if not yet. */
+        /** The sum of the older slices of the window that ends with the newest slice; null if not computed yet. */
         Partial[] before;
     }
 
     final class Slices extends State {
-        final List<Kept> kept = new ArrayList<>();
+        final List<WindowState> windowStates = new ArrayList<>();
 
         Slices() {
-            windows.forEach(window -> kept.add(new Kept()));
+            windows.forEach(window -> windowStates.add(new WindowState()));
         }
 
         @Override
         void read(DataInputStream in) throws IOException {
             super.read(in);
-            for (int i = 0; i < kept.size(); i++) {
-                kept.get(i).number = in.readLong();
-                if (in.readBoolean()) kept.get(i).newest = Aggregate.read(windows.get(i).aggregates, in);
+            for (int i = 0; i < windowStates.size(); i++) {
+                windowStates.get(i).number = in.readLong();
+                if (in.readBoolean()) windowStates.get(i).newest = Aggregate.read(windows.get(i).aggregates, in);
             }
         }
 
         @Override
         void write(DataOutputStream out) throws IOException {
             super.write(out);
-            for (int i = 0; i < kept.size(); i++) {
-                Kept mine = kept.get(i);
-                out.writeLong(mine.number);
-                out.writeBoolean(mine.newest != null);
-                if (mine.newest != null) Aggregate.write(windows.get(i).aggregates, mine.newest, out);
+            for (int i = 0; i < windowStates.size(); i++) {
+                WindowState window = windowStates.get(i);
+                out.writeLong(window.number);
+                out.writeBoolean(window.newest != null);
+                if (window.newest != null) Aggregate.write(windows.get(i).aggregates, window.newest, out);
             }
         }
     }
@@ -93,11 +92,11 @@ final class Rolling extends Operator<Rolling.Slices> {
         keepsMs = spec.get("keeps_ms").asLong();
         windows = new ArrayList<>();
         results = 0;
-        for (JsonNode one : spec.get("windows")) {
+        for (JsonNode entry : spec.get("windows")) {
             Window window = new Window();
-            window.slice = one.get("slice").asLong();
-            window.slices = one.get("slices").asInt();
-            window.aggregates = Aggregate.all(one.get("aggregates"));
+            window.slice = entry.get("slice").asLong();
+            window.slices = entry.get("slices").asInt();
+            window.aggregates = Aggregate.all(entry.get("aggregates"));
             windows.add(window);
             results += window.aggregates.size();
         }
@@ -129,46 +128,46 @@ final class Rolling extends Operator<Rolling.Slices> {
         int next = 1;
         for (int i = 0; i < windows.size(); i++) {
             Window window = windows.get(i);
-            Kept kept = state.kept.get(i);
-            if (kept.older == null) kept.older = older(window);
+            WindowState windowState = state.windowStates.get(i);
+            if (windowState.older == null) windowState.older = older(window);
             long number = window.number(at);
-            add(window, kept, number, row, window.number(state.newest - grace) - window.slices);
-            Partial[] sum = sum(window, kept, number);
+            add(window, windowState, number, row, window.number(state.newest - grace) - window.slices);
+            Partial[] sum = sum(window, windowState, number);
             for (int k = 0; k < sum.length; k++) values[next++] = window.aggregates.get(k).result(sum[k]);
         }
         out.add(RowFactory.create(values));
     }
 
-    private static void add(Window window, Kept kept, long number, Row row, long over) {
-        if (number > kept.number) {
-            if (kept.newest != null) kept.older.put(kept.number, kept.newest);
-            kept.older.headMap(over, true).clear();
-            kept.changed = true;
-            kept.before = null;
-            kept.number = number;
-            kept.newest = Aggregate.empty(window.aggregates);
+    private static void add(Window window, WindowState windowState, long number, Row row, long over) {
+        if (number > windowState.number) {
+            if (windowState.newest != null) windowState.older.put(windowState.number, windowState.newest);
+            windowState.older.headMap(over, true).clear();
+            windowState.changed = true;
+            windowState.before = null;
+            windowState.number = number;
+            windowState.newest = Aggregate.empty(window.aggregates);
         }
-        Partial[] mine = kept.newest;
-        if (number < kept.number) {
-            mine = kept.older.computeIfAbsent(number, key -> Aggregate.empty(window.aggregates));
-            kept.changed = true;
-            kept.before = null;
+        Partial[] partial = windowState.newest;
+        if (number < windowState.number) {
+            partial = windowState.older.computeIfAbsent(number, key -> Aggregate.empty(window.aggregates));
+            windowState.changed = true;
+            windowState.before = null;
         }
-        Aggregate.add(window.aggregates, mine, row);
+        Aggregate.add(window.aggregates, partial, row);
     }
 
-    private static Partial[] sum(Window window, Kept kept, long number) {
-        if (number != kept.number) return older(window, kept, number);
-        if (kept.before == null) kept.before = older(window, kept, number);
+    private static Partial[] sum(Window window, WindowState windowState, long number) {
+        if (number != windowState.number) return older(window, windowState, number);
+        if (windowState.before == null) windowState.before = older(window, windowState, number);
         Partial[] sum = Aggregate.empty(window.aggregates);
-        Aggregate.merge(window.aggregates, sum, kept.before);
-        Aggregate.merge(window.aggregates, sum, kept.newest);
+        Aggregate.merge(window.aggregates, sum, windowState.before);
+        Aggregate.merge(window.aggregates, sum, windowState.newest);
         return sum;
     }
 
-    private static Partial[] older(Window window, Kept kept, long number) {
+    private static Partial[] older(Window window, WindowState windowState, long number) {
         Partial[] sum = Aggregate.empty(window.aggregates);
-        for (Partial[] slice : kept.older.subMap(number - window.slices, false, number, true).values()) {
+        for (Partial[] slice : windowState.older.subMap(number - window.slices, false, number, true).values()) {
             Aggregate.merge(window.aggregates, sum, slice);
         }
         return sum;
@@ -190,12 +189,12 @@ final class Rolling extends Operator<Rolling.Slices> {
     void save(Slices state) {
         for (int i = 0; i < windows.size(); i++) {
             Window window = windows.get(i);
-            Kept kept = state.kept.get(i);
-            if (!kept.changed) continue;
-            kept.changed = false;
+            WindowState windowState = state.windowStates.get(i);
+            if (!windowState.changed) continue;
+            windowState.changed = false;
             window.older.update(StateLayout.write(out -> {
-                out.writeInt(kept.older.size());
-                for (Map.Entry<Long, Partial[]> slice : kept.older.entrySet()) {
+                out.writeInt(windowState.older.size());
+                for (Map.Entry<Long, Partial[]> slice : windowState.older.entrySet()) {
                     out.writeLong(slice.getKey());
                     Aggregate.write(window.aggregates, slice.getValue(), out);
                 }
@@ -203,7 +202,7 @@ final class Rolling extends Operator<Rolling.Slices> {
         }
     }
 
-    /** A late row goes on, without what can no longer be known: a payment is a payment. */
+    /** Passes a late row on without aggregates, which can no longer be computed. */
     @Override
     void late(Row row, List<Row> out) {
         Object[] values = new Object[1 + results];

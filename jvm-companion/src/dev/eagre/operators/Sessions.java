@@ -11,9 +11,9 @@ import java.util.List;
 import org.apache.spark.sql.Row;
 
 /**
- * Aggregates over sessions: rows of a key that are no further apart than a gap. Each row gives its
- * session as it is now; a session is final when the key's event time, or the wall clock, is past its
- * end and the grace.
+ * Aggregates over sessions: rows of a key that are no further apart than a gap. Each row emits the current
+ * result of its session. A session is final when the key's event time, or the wall clock, is past its end
+ * plus the grace period.
  */
 final class Sessions extends Operator<Sessions.Open> {
     private static final String OPEN = "open";
@@ -34,7 +34,7 @@ final class Sessions extends Operator<Sessions.Open> {
         long start;
     }
 
-    /** The open sessions of a key, and up to when they were closed by the wall clock. */
+    /** The open sessions of a key, and the time up to which the wall clock has closed sessions. */
     final class Open extends State {
         final List<Session> sessions = new ArrayList<>();
         long closed = Long.MIN_VALUE;

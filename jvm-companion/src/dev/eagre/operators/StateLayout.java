@@ -8,18 +8,18 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 
-/** An operator's state as bytes: the version of the layout, then what the operator writes. */
+/** Serializes an operator's state: the version of the layout, then the operator's data. */
 final class StateLayout {
     static final int VERSION = 1;
 
     private StateLayout() {}
 
-    /** Something that writes itself. */
+    /** Writes a state. */
     interface Writes {
         void to(DataOutputStream out) throws IOException;
     }
 
-    /** Something that reads itself. */
+    /** Reads a state. */
     interface Reads<T> {
         T from(DataInputStream in) throws IOException;
     }
@@ -43,7 +43,7 @@ final class StateLayout {
             if (version != VERSION) {
                 throw new IllegalStateException("STATE_LAYOUT: the checkpoint holds state of " + operator
                         + " in layout " + version + ", and this release reads layout " + VERSION
-                        + "; run the release that wrote it, or start afresh with `eagre checkpoint reset`");
+                        + "; run the release that wrote it, or start from scratch with `eagre checkpoint reset`");
             }
             return reads.from(in);
         } catch (IOException error) {

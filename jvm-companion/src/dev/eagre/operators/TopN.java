@@ -19,8 +19,8 @@ import scala.Tuple2;
 import scala.collection.Iterator;
 
 /**
- * The best items of a group in each window; gives the ranks that a row changes. A best or least score
- * needs only those on the board; a sum or a count needs the score of every item of the open windows.
+ * The best items of a group in each window; emits the ranks that a row changes. A minimum or maximum score
+ * needs only the items on the board; a sum or count needs the score of every item of the open windows.
  */
 final class TopN extends Operator<TopN.Boards> {
     private transient int item;
@@ -138,7 +138,7 @@ final class TopN extends Operator<TopN.Boards> {
         return best(after);
     }
 
-    /** What the item has with this row. */
+    /** The score of the item including this row. */
     private Partial total(long start, String name, Entry old, Row row) {
         Partial total = new Partial();
         if (needsAll()) {
@@ -162,15 +162,15 @@ final class TopN extends Operator<TopN.Boards> {
 
     private List<Entry> scanned(long start) {
         String prefix = key(start, "");
-        List<Entry> found = new ArrayList<>();
+        List<Entry> ranked = new ArrayList<>();
         Iterator<Tuple2<String, byte[]>> entries = all.iterator();
         while (entries.hasNext()) {
             Tuple2<String, byte[]> entry = entries.next();
             if (!entry._1().startsWith(prefix)) continue;
             Partial total = score(entry._2());
-            if (total.count > 0) found.add(new Entry(entry._1().substring(prefix.length()), total));
+            if (total.count > 0) ranked.add(new Entry(entry._1().substring(prefix.length()), total));
         }
-        return best(found);
+        return best(ranked);
     }
 
     private List<Entry> best(List<Entry> entries) {
@@ -178,7 +178,7 @@ final class TopN extends Operator<TopN.Boards> {
         return entries.size() > most ? new ArrayList<>(entries.subList(0, most)) : entries;
     }
 
-    /** The better one first; of equals the one whose name is first. */
+    /** Orders by score, best first, then by name. */
     private int compare(Entry a, Entry b) {
         Object mine = score.result(a.score);
         Object other = score.result(b.score);

@@ -6,15 +6,15 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 import java.util.List;
 
-/** What the rows of one window or one session have come to. */
+/** The aggregates of one window or session. */
 class WindowContents {
-    /** The latest event time among them, in microseconds. */
+    /** The latest event time of its rows, in microseconds. */
     long last = Long.MIN_VALUE;
 
-    /** When the last of them came, by the task's clock in milliseconds. */
+    /** When its last row arrived, by the task's clock in milliseconds. */
     long touched;
 
-    /** The row that came last. */
+    /** The last row. */
     byte[] row;
 
     Partial[] partials;

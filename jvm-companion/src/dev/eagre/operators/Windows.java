@@ -12,8 +12,8 @@ import java.util.function.Predicate;
 import org.apache.spark.sql.Row;
 
 /**
- * Aggregates over windows of a fixed length: with each row, or once, when the key's event time or the
- * wall clock is past the window's end and the grace.
+ * Aggregates over windows of a fixed length. Results are emitted with each row, or once, when the key's event
+ * time or the wall clock is past the window's end plus the grace period.
  */
 final class Windows extends Operator<Windows.Open> {
     private transient long length;
@@ -26,7 +26,7 @@ final class Windows extends Operator<Windows.Open> {
         super(spec, at, written);
     }
 
-    /** The open windows of a key by their start, and up to when they were closed by the wall clock. */
+    /** The open windows of a key by their start, and the time up to which the wall clock has closed windows. */
     final class Open extends State {
         final TreeMap<Long, WindowContents> windows = new TreeMap<>();
         long closed = Long.MIN_VALUE;
@@ -53,7 +53,7 @@ final class Windows extends Operator<Windows.Open> {
             }
         }
 
-        /** Up to when windows are closed. */
+        /** The time up to which windows are closed. */
         long over() {
             return newest == Long.MIN_VALUE ? closed : Math.max(closed, newest - grace);
         }
@@ -120,7 +120,7 @@ final class Windows extends Operator<Windows.Open> {
         close(group, state, out, over::contains);
     }
 
-    /** When a window is over by the wall clock: what was left of it at its last row, and the grace. */
+    /** When a window ends by the wall clock: the time remaining at its last row, plus the grace period. */
     private long end(long start, WindowContents window) {
         return window.touched + (start + length - window.last + grace) / 1000;
     }

@@ -8,8 +8,8 @@ import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 
 /**
- * The rows of a task on their way, in a thread of its own: the first goes at once, and those that
- * come while a write is under way go together in the next.
+ * Writes the rows of a task in its own thread. The first row is written immediately; rows that arrive
+ * during a write go together into the next one.
  */
 final class BatchedWriter {
     private static final int MOST_ROWS = 500;
@@ -31,7 +31,7 @@ final class BatchedWriter {
         thread.start();
     }
 
-    /** Takes a row; waits while too many do, and fails as soon as one could not be written. */
+    /** Adds a row; blocks while too many rows are waiting, and fails once a write has failed. */
     void add(Upsert row) throws InterruptedException {
         do {
             if (failure != null) throw failure;
@@ -45,7 +45,7 @@ final class BatchedWriter {
         if (failure != null) throw failure;
     }
 
-    /** Lets what is not written be: the rows are read again. */
+    /** Discards rows that are not written yet; they will be read again. */
     void abandon() {
         thread.interrupt();
     }
@@ -54,7 +54,7 @@ final class BatchedWriter {
         try {
             while (write(next())) {}
         } catch (InterruptedException abandoned) {
-            // As it was asked to.
+            // Stopped by request.
         } catch (RuntimeException error) {
             failure = error;
         } catch (Error error) {
@@ -69,7 +69,7 @@ final class BatchedWriter {
         return rows;
     }
 
-    /** Writes rows, and tells whether more may come. */
+    /** Writes rows, and returns whether more rows may follow. */
     private boolean write(List<Upsert> rows) throws InterruptedException {
         boolean more = !rows.remove(END);
         if (!rows.isEmpty()) {

@@ -1,6 +1,6 @@
 package dev.eagre.sinks;
 
-/** The connection is gone, or the server cannot answer now: another try may succeed. */
+/** The connection is lost, or the server is temporarily unavailable: a retry may succeed. */
 final class ConnectionLost extends Exception {
     ConnectionLost(String reason) {
         super(reason);

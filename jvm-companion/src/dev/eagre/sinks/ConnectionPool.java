@@ -7,7 +7,7 @@ import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
-/** The connections of this JVM to one database: writers come and go with each epoch, these stay. */
+/** The connections of this JVM to one database; they outlive the writers of an epoch. */
 final class ConnectionPool {
     private static final Map<String, ConnectionPool> POOLS = new ConcurrentHashMap<>();
     private static final long PATIENCE_MS = 30_000;
@@ -18,7 +18,7 @@ final class ConnectionPool {
     private final Queue<Link> idle = new ConcurrentLinkedQueue<>();
     private UUID prepared;
 
-    /** What is done over a connection. */
+    /** An action on a connection. */
     interface Work {
         void with(Link link) throws ConnectionLost;
     }
@@ -31,7 +31,7 @@ final class ConnectionPool {
         return POOLS.computeIfAbsent(spec, text -> new ConnectionPool(Database.of(Database.read(text))));
     }
 
-    /** Makes sure, once for each query, that rows can be written. */
+    /** Checks once per query that rows can be written. */
     synchronized void prepare(UUID query) throws InterruptedException {
         if (query.equals(prepared)) return;
         work(Link::prepare);
@@ -39,9 +39,8 @@ final class ConnectionPool {
     }
 
     /**
-     * Does something over a connection, again and over new ones while the server is gone, for half a
-     * minute. All that is written is versioned: what was written and not acknowledged may be written
-     * again.
+     * Runs an action on a connection. While the server is unavailable, it retries on new connections for half a
+     * minute. Rows are versioned, so a write that was not acknowledged can be repeated safely.
      */
     void work(Work work) throws InterruptedException {
         long since = System.nanoTime();
@@ -72,7 +71,7 @@ final class ConnectionPool {
         return null;
     }
 
-    /** Closes the connections that wait: they went the same way. */
+    /** Closes the idle connections, which are lost as well. */
     private void forget() {
         for (Link link = idle.poll(); link != null; link = idle.poll()) {
             link.close();
@@ -82,7 +81,7 @@ final class ConnectionPool {
     private DatabaseException gone(ConnectionLost reason) {
         return new DatabaseException(
                 "DATABASE_LOST",
-                database.name() + " did not take rows for " + PATIENCE_MS / 1000 + " s: " + reason.getMessage() + ".",
-                "start the pipeline again when the server is back: it goes on where it was.");
+                database.name() + " did not accept rows for " + PATIENCE_MS / 1000 + " s: " + reason.getMessage() + ".",
+                "restart the pipeline when the server is back: it continues from the last commit.");
     }
 }

@@ -7,7 +7,7 @@ import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** A database as the declaration of a sink names it; passwords are read when it is connected to. */
+/** The database of a sink; credentials are read when a connection is opened. */
 interface Database {
     /** Its kind and address, for messages. */
     String name();
@@ -16,10 +16,10 @@ interface Database {
 
     /** A connection to it. */
     interface Link {
-        /** Makes sure, before the first row, that rows can be written. */
+        /** Checks before the first row that rows can be written. */
         void prepare() throws ConnectionLost;
 
-        /** Writes rows; those that are not newer than what is there change nothing. */
+        /** Writes rows; a row that is not newer than the stored one changes nothing. */
         void write(List<Upsert> rows) throws ConnectionLost;
 
         void close();
@@ -38,8 +38,8 @@ interface Database {
     }
 
     static List<String> texts(JsonNode list) {
-        List<String> found = new ArrayList<>();
-        list.forEach(item -> found.add(item.asText()));
-        return found;
+        List<String> texts = new ArrayList<>();
+        list.forEach(item -> texts.add(item.asText()));
+        return texts;
     }
 }

@@ -9,9 +9,9 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * Where a database is, and who may write to it. User and password come from the file that the
- * declaration names, else from the environment of this process; they are in no plan and no setting.
- * Not a record: a record would tell its password to whoever prints it.
+ * The address and credentials of a database. User and password come from the file that the declaration
+ * names, or else from the environment of this process. They never appear in a plan or a setting. This
+ * is not a record, because printing a record would show the password.
  */
 final class DatabaseAddress {
     final String scheme;
@@ -33,19 +33,19 @@ final class DatabaseAddress {
     }
 
     /**
-     * Reads it.
+     * Reads the address.
      *
-     * @param variable the environment variable with the URL, where the declaration has none
-     * @param port the port where the URL has none
+     * @param variable the environment variable with the URL, used if the declaration has none
+     * @param port the default port
      */
     static DatabaseAddress of(JsonNode spec, String variable, int port, String userVariable, String passwordVariable) {
         URI url = url(spec, variable);
         Map<String, String> known = new HashMap<>();
         keep(known, "user", System.getenv(userVariable));
         keep(known, "password", System.getenv(passwordVariable));
-        String[] told = url.getUserInfo() == null ? new String[0] : url.getUserInfo().split(":", 2);
-        keep(known, "user", told.length > 0 ? told[0] : null);
-        keep(known, "password", told.length > 1 ? told[1] : null);
+        String[] login = url.getUserInfo() == null ? new String[0] : url.getUserInfo().split(":", 2);
+        keep(known, "user", login.length > 0 ? login[0] : null);
+        keep(known, "password", login.length > 1 ? login[1] : null);
         if (spec.hasNonNull("credentials")) known.putAll(file(spec.get("credentials").asText()));
         return new DatabaseAddress(url, port, known);
     }
@@ -66,7 +66,7 @@ final class DatabaseAddress {
             URI url = URI.create(text);
             if (url.getHost() != null) return url;
         } catch (IllegalArgumentException error) {
-            // Its message would show the text, and with it a password.
+            // The message would show the URL, which may contain a password.
         }
         throw new DatabaseException(
                 "URL_MALFORMED", "the URL in " + variable + " names no host.", "write scheme://host:port/database.");
@@ -74,11 +74,11 @@ final class DatabaseAddress {
 
     /** Reads lines of {@code user=...} and {@code password=...}. */
     private static Map<String, String> file(String path) {
-        Map<String, String> found = new HashMap<>();
+        Map<String, String> entries = new HashMap<>();
         try {
             for (String line : Files.readAllLines(Path.of(path))) {
                 int equals = line.indexOf('=');
-                if (equals > 0) found.put(line.substring(0, equals).strip(), line.substring(equals + 1).strip());
+                if (equals > 0) entries.put(line.substring(0, equals).strip(), line.substring(equals + 1).strip());
             }
         } catch (IOException error) {
             throw new DatabaseException(
@@ -86,6 +86,6 @@ final class DatabaseAddress {
                     "the file of credentials " + path + " cannot be read (" + error.getClass().getSimpleName() + ").",
                     "it must be on every machine that runs tasks, with lines user=... and password=...");
         }
-        return found;
+        return entries;
     }
 }

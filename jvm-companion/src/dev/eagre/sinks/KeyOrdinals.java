@@ -5,8 +5,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Numbers the rows that one record gives the same key, so that the last of them is the newest. Rows
- * of one record come one after the other.
+ * Numbers the rows of one record that have the same key, so that the last one is the newest. Rows of one
+ * record are consecutive.
  */
 final class KeyOrdinals {
     private record Place(long offset, Map<List<String>, Integer> counts) {}

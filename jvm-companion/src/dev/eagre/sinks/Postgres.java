@@ -17,8 +17,8 @@ import java.util.SortedMap;
 import java.util.TreeMap;
 
 /**
- * A table of PostgreSQL. Values go as untyped text, which the server reads as the type of their
- * column. The driver is on Spark's class path and not on the companion's, hence the look-up.
+ * A PostgreSQL table. Values are sent as untyped text, which the server converts to the type of the
+ * column. The driver is on Spark's class path but not on the companion's, so it is looked up by name.
  */
 final class Postgres implements Database {
     private static final int PORT = 5432;
@@ -35,9 +35,9 @@ final class Postgres implements Database {
     private static final String REJECTED = "08004";
     private static final String TWICE_IN_ONE_STATEMENT = "21000";
     private static final String TABLE_MISSING = "42P01";
-    /** Connection, too many of them, transaction to be repeated, server going down or coming up. */
+    /** Connection errors, too many connections, retryable transactions, server shutdown or startup. */
     private static final Set<String> PASSING = Set.of("08", "53", "40", "57P");
-    /** Another task has created the table at the same time. */
+    /** Another task created the table at the same time. */
     private static final Set<String> EXISTS = Set.of("42P07", "23505");
 
     private final JsonNode spec;
@@ -84,11 +84,11 @@ final class Postgres implements Database {
             throw new DatabaseException(
                     "DRIVER_MISSING",
                     "PostgreSQL's driver is not on Spark's class path.",
-                    "make the session with eg.session() or through eg.configure(builder).");
+                    "create the session with eg.session() or eg.configure(builder).");
         }
     }
 
-    /** Tells what passes from what does not; the latter is thrown. */
+    /** Returns for a temporary error; throws a permanent one. */
     private ConnectionLost judged(SQLException error) {
         SQLException first = error.getNextException() == null ? error : error.getNextException();
         String state = String.valueOf(first.getSQLState());
@@ -101,10 +101,10 @@ final class Postgres implements Database {
                 login
                         ? "user and password come from the file named in credentials=, else from PGUSER and PGPASSWORD,"
                                 + " or from PGPASSFILE."
-                        : "mend the table, or leave such rows out in the pipeline function.");
+                        : "fix the table, or filter out such rows in the pipeline function.");
     }
 
-    /** The first line of what the server says; the others may hold whole rows. */
+    /** The first line of the server's message; the other lines may contain rows. */
     private static String reason(SQLException error) {
         String line = String.valueOf(error.getMessage()).strip().split("\n")[0];
         return line.replaceFirst("^(FATAL|ERROR): ", "").replaceFirst("\\.$", "");
@@ -133,7 +133,7 @@ final class Postgres implements Database {
             }
         }
 
-        /** Plans the write and does not run it: the server names what does not fit. */
+        /** Plans the write without running it: the server reports mismatches. */
         private SQLException unfit() throws SQLException {
             try (Statement one = connection.createStatement()) {
                 one.execute("EXPLAIN " + spec.get("check").asText());
@@ -158,7 +158,7 @@ final class Postgres implements Database {
                     missing ? "TABLE_MISSING" : "TABLE_UNFIT",
                     "rows cannot be written to the table " + spec.get("table").asText() + " of " + name() + ": "
                             + reason(error) + ".",
-                    (missing ? "make it, or let create=True make it: " : "this one would fit: ")
+                    (missing ? "create it, or set create=True: " : "this table would match: ")
                             + spec.get("ddl").asText());
         }
 
@@ -178,8 +178,8 @@ final class Postgres implements Database {
         }
 
         /**
-         * Adds a row to those of its key. One statement may not touch a row of the table twice: of rows
-         * from one source only the newest is written, and rows from another wait for the next statement.
+         * Adds a row to the rows of its key. One statement may not update a table row twice: of the rows from one
+         * source only the newest is written, and rows from another source wait for the next statement.
          */
         private static void link(List<Upsert> chain, Upsert row) {
             int last = chain.size() - 1;
@@ -191,8 +191,8 @@ final class Postgres implements Database {
         }
 
         /**
-         * Writes rows of different keys, in one order for all tasks, so that they cannot wait for each
-         * other. A table may hold keys for equal that differ as text: then one by one.
+         * Writes rows of different keys, in the same order in all tasks, to avoid deadlocks. A table may treat keys
+         * as equal that differ as text; these are written one by one.
          */
         private void execute(List<Upsert> rows) throws SQLException {
             try {
@@ -237,7 +237,7 @@ final class Postgres implements Database {
             try {
                 connection.close();
             } catch (SQLException error) {
-                // It is not used any more in any case.
+                // The connection is not used any more in any case.
             }
         }
     }

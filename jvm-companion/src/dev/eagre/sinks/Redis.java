@@ -5,13 +5,13 @@ import java.io.IOException;
 import java.util.List;
 import java.util.Set;
 
-/** Hashes of Redis, one for each row; a script compares the versions where the data is. */
+/** Redis hashes, one per row; a script compares the versions on the server. */
 final class Redis implements Database {
     private static final int PORT = 6379;
 
     /**
-     * The rule of {@link RowVersion}, and the write. Numbers are compared as text: those of Lua are exact
-     * to 53 bits only.
+     * The rule of {@link RowVersion}, and the write. Numbers are compared as text, because Lua numbers are
+     * exact only to 53 bits.
      */
     private static final String SCRIPT = """
             local function above(a, b)
@@ -42,7 +42,7 @@ final class Redis implements Database {
             """;
 
     private static final Set<String> LOGIN = Set.of("NOAUTH", "WRONGPASS", "NOPERM");
-    /** Starting, without its master, a replica after a change of roles, busy. */
+    /** The server is starting, has no master, has become a replica, or is busy. */
     private static final Set<String> PASSING = Set.of("LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN");
 
     private final JsonNode spec;
@@ -88,7 +88,7 @@ final class Redis implements Database {
         return error.getMessage() == null ? error.getClass().getSimpleName() : error.getMessage();
     }
 
-    /** Tells what passes from what does not; the latter is thrown. */
+    /** Returns for a temporary error; throws a permanent one. */
     private ConnectionLost judged(RedisProtocol.Refusal refusal) {
         if (PASSING.stream().anyMatch(refusal::is)) return new ConnectionLost(refusal.getMessage());
         boolean login = LOGIN.stream().anyMatch(refusal::is) || refusal.getMessage().contains("AUTH");
@@ -98,10 +98,10 @@ final class Redis implements Database {
                 login
                         ? "user and password come from the file named in credentials=, else from REDIS_USERNAME and"
                                 + " REDIS_PASSWORD."
-                        : "look at what the key holds, and at the server's memory and rights.");
+                        : "check the type of the key, and the memory and permissions of the server.");
     }
 
-    /** A connection that knows the script. */
+    /** A connection with the loaded script. */
     private final class Session implements Link {
         private final RedisProtocol resp;
         private final String script;
@@ -113,7 +113,7 @@ final class Redis implements Database {
 
         @Override
         public void prepare() {
-            // That there is a connection, and a script, is all that a hash needs.
+            // A hash needs nothing but a connection and the script.
         }
 
         @Override
@@ -132,7 +132,7 @@ final class Redis implements Database {
             }
         }
 
-        /** Sends all rows, then reads all answers; gives the first refusal. */
+        /** Sends all rows, then reads all replies; returns the first error. */
         private RedisProtocol.Refusal pipelined(List<Upsert> rows) throws IOException {
             for (Upsert row : rows) {
                 send(row);
@@ -173,7 +173,7 @@ final class Redis implements Database {
             }
         }
 
-        /** The key of the hash: the words of the template with the row's keys between them. */
+        /** The key of the hash: the template with the row's key values filled in. */
         private String key(List<String> keys) {
             StringBuilder text = new StringBuilder(template.get(0));
             for (int i = 0; i < keys.size(); i++) {

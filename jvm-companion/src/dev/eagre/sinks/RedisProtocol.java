@@ -15,7 +15,7 @@ import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
 import javax.net.ssl.SSLSocketFactory;
 
-/** The wire protocol of Redis, as far as a writer needs it: commands out, short answers in. */
+/** The subset of the Redis protocol that a writer needs: commands and short replies. */
 final class RedisProtocol {
     private static final int CONNECT_MS = 5_000;
     private static final int TIMEOUT_MS = 10_000;
@@ -26,7 +26,7 @@ final class RedisProtocol {
     private final InputStream in;
     private final OutputStream out;
 
-    /** An answer that begins with {@code -}: a code in capitals, then words. */
+    /** An error reply, which starts with {@code -}: a code in capitals, then a text. */
     static final class Refusal extends Exception {
         Refusal(String text) {
             super(text);
@@ -56,7 +56,7 @@ final class RedisProtocol {
         }
     }
 
-    /** Speaks TLS, and makes sure that the certificate is the host's. */
+    /** Opens TLS, and verifies the host name in the certificate. */
     private static Socket encrypted(Socket plain, String host, int port) throws IOException {
         SSLSocketFactory factory = (SSLSocketFactory) SSLSocketFactory.getDefault();
         SSLSocket secure = (SSLSocket) factory.createSocket(plain, host, port, true);
@@ -67,7 +67,7 @@ final class RedisProtocol {
         return secure;
     }
 
-    /** Sends a command and waits for its answer. */
+    /** Sends a command and waits for its reply. */
     String ask(String... words) throws IOException, Refusal {
         begin(words.length);
         for (String word : words) {
@@ -96,7 +96,7 @@ final class RedisProtocol {
         out.flush();
     }
 
-    /** Reads one answer: a word, a number or a string; null for a string that is none. */
+    /** Reads one reply: a word, a number or a string; null for a null string. */
     String answer() throws IOException, Refusal {
         String line = line();
         String rest = line.substring(1);
@@ -108,13 +108,13 @@ final class RedisProtocol {
         };
     }
 
-    /** A string's length, -1 for none; Redis has none longer than 512 MB. */
+    /** The length of a string, -1 for null; Redis strings have at most 512 MB. */
     private static int length(String digits) throws IOException {
         try {
             int length = Integer.parseInt(digits);
             if (length >= -1 && length <= LARGEST) return length;
         } catch (NumberFormatException error) {
-            // Told below.
+            // Reported below.
         }
         throw new IOException("an answer of a length that none has: " + digits);
     }
@@ -141,7 +141,7 @@ final class RedisProtocol {
         try {
             socket.close();
         } catch (IOException error) {
-            // It is not used any more in any case.
+            // The connection is not used any more in any case.
         }
     }
 }

@@ -3,11 +3,11 @@ package dev.eagre.sinks;
 import java.util.List;
 
 /**
- * A row to be written.
+ * A row to write.
  *
  * @param key the texts of its key columns
  * @param values text, bytes or null for each column
- * @param version how new it is
+ * @param version the version of the row
  */
 record Upsert(List<String> key, List<Object> values, RowVersion version) {
     /** The newer of this row and another of the same key and source. */

@@ -11,8 +11,8 @@ import org.apache.spark.sql.ForeachWriter;
 import org.apache.spark.sql.Row;
 
 /**
- * Writes the rows of a stream into a database, each one only if it is newer than what is there. A row
- * has the columns of the table, then source, offset and time of its version.
+ * Writes the rows of a stream into a database, each only if it is newer than the stored row. A row has the
+ * columns of the table, then source, offset and time of its version.
  */
 public final class UpsertWriter extends ForeachWriter<Row> {
     private static final LongAdder WRITTEN = new LongAdder();
@@ -24,12 +24,12 @@ public final class UpsertWriter extends ForeachWriter<Row> {
     private transient KeyOrdinals ordinals;
     private transient BatchedWriter delivery;
 
-    /** Prepares a write; the spec, JSON, says where to and holds no secret. */
+    /** Prepares a write; the spec, as JSON, names the database and contains no secret. */
     public UpsertWriter(String spec) {
         this.spec = spec;
     }
 
-    /** How many rows databases have taken from this JVM, changed by them or not. */
+    /** The number of rows that databases accepted from this JVM, whether or not they changed anything. */
     public static long written() {
         return WRITTEN.sum();
     }
@@ -40,9 +40,9 @@ public final class UpsertWriter extends ForeachWriter<Row> {
 
     @Override
     public boolean open(long partition, long epoch) {
-        JsonNode told = Database.read(spec);
+        JsonNode json = Database.read(spec);
         keys = new ArrayList<>();
-        told.get("keys").forEach(index -> keys.add(index.asInt()));
+        json.get("keys").forEach(index -> keys.add(index.asInt()));
         ordinals = new KeyOrdinals();
         ConnectionPool pool = ConnectionPool.of(spec);
         uninterrupted(() -> pool.prepare(query));
@@ -91,10 +91,10 @@ public final class UpsertWriter extends ForeachWriter<Row> {
         throw new DatabaseException(
                 code,
                 "a row has no value in the column '" + column + "', which the database needs to tell rows apart.",
-                "leave such rows out in the pipeline function: df.where(\"" + column + " IS NOT NULL\").");
+                "filter out such rows in the pipeline function: df.where(\"" + column + " IS NOT NULL\").");
     }
 
-    /** A value as text that both databases read; bytes stay what they are. */
+    /** A value as text that both databases can parse; bytes are unchanged. */
     private static Object value(Object value) {
         if (value == null || value instanceof byte[]) return value;
         if (value instanceof Timestamp time) return time.toInstant().toString();

@@ -13,7 +13,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
 
-/** The local file system, as slow as a distant store: each request waits {@code eagre.slow.ms} first. */
+/** The local file system, as slow as a remote store: each request first waits {@code eagre.slow.ms}. */
 public final class SlowFileSystem extends LocalFileSystem {
   private static final String DELAY = "eagre.slow.ms";
 
@@ -76,9 +76,9 @@ public final class SlowFileSystem extends LocalFileSystem {
     return super.mkdirs(path, permission);
   }
 
-  /** The same for Hadoop's newer interface, which Spark's checkpoints use. */
+  /** The same for Hadoop's newer API, which Spark's checkpoints use. */
   public static final class Context extends DelegateToFileSystem {
-    /** As Hadoop makes it. */
+    /** Called by Hadoop. */
     public Context(URI uri, Configuration conf) throws IOException, URISyntaxException {
       super(URI.create("file:///"), slow(conf), conf, "file", false);
     }

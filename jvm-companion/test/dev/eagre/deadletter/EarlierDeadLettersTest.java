@@ -119,7 +119,7 @@ class EarlierDeadLettersTest {
         SourceRecord original = new SourceRecord(null, null, List.of(SourceRecord.header("trace", new byte[] {'t'})));
         DeadLetter letter = new DeadLetter(AT, "score: boom", Instant.ofEpochSecond(0), null, null)
                 .with(original)
-                .known("score 3 in/2/77/0 site");
+                .withIdentity("score 3 in/2/77/0 site");
         List<String> headers = letter.headers("score", "value").stream()
                 .map(one -> one.getKey() + "=" + new String(one.getValue(), StandardCharsets.UTF_8))
                 .toList();

@@ -140,6 +140,6 @@ class OutputScanTest {
     @Test
     void offsetsThatAreNoJsonAreShown() {
         Exception error = assertThrows(IllegalArgumentException.class, () -> scan(0, "{broken"));
-        assertEquals("these are no offsets: {broken", error.getMessage());
+        assertEquals("not valid offsets: {broken", error.getMessage());
     }
 }

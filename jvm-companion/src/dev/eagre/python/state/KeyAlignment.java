@@ -10,35 +10,35 @@ import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.ValueState;
 
 /**
- * Holds a pipeline that delivers exactly once to its word that rows of a key come from one partition:
- * the state keeps which. Of the key that Spark handles at the moment.
+ * Checks, for exactly-once delivery, that all rows of a key come from one partition, as the pipeline declares.
+ * The partition is stored in the state of the current key.
  */
 final class KeyAlignment {
     private static final String VARIABLE = "eagre_partition";
-    private static final int MOST_REMEMBERED = 100_000;
+    private static final int MAX_CACHED = 100_000;
 
-    private final ValueState<Integer> kept;
-    private final Map<ByteBuffer, Integer> remembered = new HashMap<>();
+    private final ValueState<Integer> partitionState;
+    private final Map<ByteBuffer, Integer> cache = new HashMap<>();
 
     KeyAlignment(StatefulProcessorHandle handle) {
-        kept = handle.getValueState(VARIABLE, EncoderCache.of(Encoders.INT()), TTLConfig.NONE());
+        partitionState = handle.getValueState(VARIABLE, EncoderCache.of(Encoders.INT()), TTLConfig.NONE());
     }
 
     void require(ByteBuffer key, int partition) {
-        Integer known = remembered.get(key);
-        if (known == null) known = look(key, partition);
-        if (known != partition) {
+        Integer expected = cache.get(key);
+        if (expected == null) expected = readPartition(key, partition);
+        if (expected != partition) {
             throw new IllegalStateException("KEY_NOT_ALIGNED: rows of one key came from the partitions "
-                    + Math.min(known, partition) + " and " + Math.max(known, partition)
-                    + "; the source's partitioned_by is not true of it");
+                    + Math.min(expected, partition) + " and " + Math.max(expected, partition)
+                    + "; the source's partitioned_by does not match the topic");
         }
     }
 
-    private int look(ByteBuffer key, int partition) {
-        if (!kept.exists()) kept.update(partition);
-        int found = kept.get();
-        if (remembered.size() >= MOST_REMEMBERED) remembered.clear();
-        remembered.put(key, found);
-        return found;
+    private int readPartition(ByteBuffer key, int partition) {
+        if (!partitionState.exists()) partitionState.update(partition);
+        int partitionOfKey = partitionState.get();
+        if (cache.size() >= MAX_CACHED) cache.clear();
+        cache.put(key, partitionOfKey);
+        return partitionOfKey;
     }
 }

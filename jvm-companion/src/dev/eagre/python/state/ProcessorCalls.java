@@ -12,8 +12,8 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import org.apache.spark.sql.streaming.TimerValues;
 
 /**
- * The calls of a processor to its worker: each is written with the values of its keys, then sent, and
- * the worker's questions about state are answered until it is done.
+ * The calls of a processor to its worker. Each call contains the values of its keys. While the worker
+ * processes it, the worker may request state, which is answered here.
  */
 final class ProcessorCalls {
     private static final int ROWS = 1;
@@ -42,16 +42,16 @@ final class ProcessorCalls {
         worker = WorkerPool.lease(pool, hello, options);
     }
 
-    /** Writes a call about rows of one key. */
+    /** Writes a call for rows of one key. */
     void rows(Row group, List<byte[]> rows, TimerValues times) {
         begin(ROWS, group, times);
         call.putInt(rows.size());
         rows.forEach(call::putBlock);
     }
 
-    /** Writes a call about rows of several keys; {@code places} says for each row which is its key. */
-    void several(List<Row> groups, List<Integer> places, List<byte[]> rows, TimerValues times) {
-        head(SEVERAL, times);
+    /** Writes a call for rows of several keys; {@code keyIndexes} has the index of each row's key. */
+    void several(List<Row> groups, List<Integer> keyIndexes, List<byte[]> rows, TimerValues times) {
+        writeHeader(SEVERAL, times);
         call.putInt(groups.size());
         for (Row key : groups) {
             ImplicitGroupingKeyTracker.setImplicitKey(key);
@@ -60,30 +60,30 @@ final class ProcessorCalls {
         }
         call.putInt(rows.size());
         for (int i = 0; i < rows.size(); i++) {
-            call.putInt(places.get(i));
+            call.putInt(keyIndexes.get(i));
             call.putBlock(rows.get(i));
         }
     }
 
-    /** Writes a call about a timer that has expired. */
+    /** Writes a call for an expired timer. */
     void timer(Row group, long expiryMs, TimerValues times) {
         begin(TIMER, group, times);
         call.putLong(expiryMs);
     }
 
-    /** Writes a call about a row of the initial state. */
+    /** Writes a call for a row of the initial state. */
     void initial(Row group, byte[] row, TimerValues times) {
         begin(INITIAL, group, times);
         call.putBlock(row);
     }
 
     private void begin(int kind, Row group, TimerValues times) {
-        head(kind, times);
+        writeHeader(kind, times);
         state.write(call);
         keys.write(group, call);
     }
 
-    private void head(int kind, TimerValues times) {
+    private void writeHeader(int kind, TimerValues times) {
         Worker.begin(call);
         call.putByte(kind);
         call.putLong(times.getCurrentProcessingTimeInMs());
@@ -91,11 +91,11 @@ final class ProcessorCalls {
     }
 
     /**
-     * Sends the call and answers questions until the worker is done.
+     * Sends the call and answers state requests until the worker is done.
      *
-     * @param groups the keys of a call about several, of which a question names one; else empty
+     * @param groups the keys of a call for several keys, to which a state request refers; otherwise empty
      */
-    WireBuffer converse(List<Row> groups) throws IOException {
+    WireBuffer exchange(List<Row> groups) throws IOException {
         worker.waiting();
         worker.send(call);
         WireBuffer message = worker.receive();
@@ -105,8 +105,8 @@ final class ProcessorCalls {
                 message = worker.receive();
                 continue;
             }
-            int place = message.takeInt();
-            if (!groups.isEmpty()) ImplicitGroupingKeyTracker.setImplicitKey(groups.get(place));
+            int keyIndex = message.takeInt();
+            if (!groups.isEmpty()) ImplicitGroupingKeyTracker.setImplicitKey(groups.get(keyIndex));
             Worker.begin(reply);
             state.answer(message, reply);
             worker.waiting();
@@ -121,7 +121,7 @@ final class ProcessorCalls {
         return worker.failure();
     }
 
-    /** Has a new worker take the place of this one. */
+    /** Replaces the worker by a new one. */
     void replace() {
         try {
             WorkerPool.discard(worker);
@@ -131,13 +131,13 @@ final class ProcessorCalls {
         }
     }
 
-    /** Lets others have the worker. */
+    /** Returns the worker to the pool. */
     void release() {
         if (worker != null) WorkerPool.release(worker);
         worker = null;
     }
 
-    /** The task is over, however it went. */
+    /** Cleans up when the task has ended, in any way. */
     void discard() {
         if (worker != null) WorkerPool.discard(worker);
         worker = null;

@@ -38,15 +38,15 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A Python {@code StatefulProcessor} in Spark's own operator: each call goes to a worker with the
- * key's values and comes back with outputs and changes, which are then made in Spark's state store.
+ * A Python {@code StatefulProcessor} in Spark's operator. Each call sends the key's values to a worker,
+ * which returns outputs and changes. The changes are then applied to Spark's state store.
  *
- * <p>The last column of its rows is the row's bytes; null is a tick, which only lets Spark look at its
+ * <p>The last column of its rows is the row as bytes. Null is a tick, which only makes Spark check its
  * timers.
  */
 public final class PythonProcessor extends StatefulProcessorWithInitialState<Row, Row, byte[], Row> implements TimerDriven {
-    private static final int MOST_AHEAD = 64;
-    private static final int MOST_ROWS = 10_000;
+    private static final int MAX_PREFETCHED = 64;
+    private static final int MAX_ROWS = 10_000;
 
     private final String optionsText;
     private final String declared;
@@ -65,9 +65,9 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
     private transient Codec.RowCodec inputs;
     private transient ProcessorCalls calls;
     private transient int source;
-    private transient Prefetch ahead;
+    private transient Prefetch prefetch;
     private transient Deque<Prepared> prepared;
-    private transient int alone;
+    private transient int singly;
 
     PythonProcessor(
             String options, String declared, byte[] code, StructType key, StructType input, long tickMs) {
@@ -89,7 +89,7 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
         return tickMs;
     }
 
-    /** Spark drops what is older than its TTL when an epoch ends, and takes its age from when one began. */
+    /** Spark removes expired state at epoch boundaries, and computes its age from the start of an epoch. */
     @Override
     public boolean needsEpochs() {
         try {
@@ -124,24 +124,24 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
         failures = new FunctionErrors(options, label, source < 0 ? null : input.apply(source).dataType());
         keys = new StateVariables.Rows(key);
         inputs = new Codec.RowCodec(input);
-        ObjectNode told = options.forWorker();
-        told.setAll(spec);
-        // A worker that another run has opened is not taken over: what it remembers is of that run.
-        told.put("run", getHandle().getQueryInfo().getRunId().toString());
-        told.putArray("names").add(label);
-        told.set("key", FunctionOptions.JSON.readTree(key.json()));
-        told.putArray("arguments").add(FunctionOptions.JSON.readTree(input.json()));
-        calls = new ProcessorCalls(options, FunctionOptions.hello(told, code), state, keys);
-        ahead = Prefetch.of(id, TaskContext.get());
+        ObjectNode message = options.forWorker();
+        message.setAll(spec);
+        // A worker of another run is not reused, because its memory belongs to that run.
+        message.put("run", getHandle().getQueryInfo().getRunId().toString());
+        message.putArray("names").add(label);
+        message.set("key", FunctionOptions.JSON.readTree(key.json()));
+        message.putArray("arguments").add(FunctionOptions.JSON.readTree(input.json()));
+        calls = new ProcessorCalls(options, FunctionOptions.hello(message, code), state, keys);
+        prefetch = Prefetch.of(id, TaskContext.get());
         prepared = new ArrayDeque<>();
     }
 
-    /** A row that was answered before Spark asked for it. */
+    /** A row that was processed before Spark requested it. */
     private record Prepared(byte[] row, ByteBuffer key, List<byte[]> outputs) {}
 
     @Override
     public Iterator<byte[]> handleInputRows(Row group, Iterator<Row> rows, TimerValues times) {
-        if (ahead != null) {
+        if (prefetch != null) {
             Row first = rows.next();
             if (!rows.hasNext()) return iterator(single(group, bytes(first), times));
             List<Row> all = new ArrayList<>(List.of(first));
@@ -151,22 +151,22 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
         return grouped(group, rows, times);
     }
 
-    /** One row, as real time has them: answered already, or asked together with those that wait. */
+    /** Processes one row, as in real time: it is already processed, or is sent together with the waiting rows. */
     private List<byte[]> single(Row group, byte[] row, TimerValues times) {
-        if (row == null || leftOut(group, row)) return List.of();
+        if (row == null || isSkipped(group, row)) return List.of();
         Prepared first = prepared.poll();
         if (first != null) {
             if (!Arrays.equals(first.row, row)) throw new IllegalStateException("rows out of order");
             return first.outputs;
         }
-        List<InternalRow> waiting = alone > 0 ? List.of() : ahead.waiting(MOST_AHEAD);
-        alone = Math.max(0, alone - 1);
+        List<InternalRow> waiting = singly > 0 ? List.of() : prefetch.waiting(MAX_PREFETCHED);
+        singly = Math.max(0, singly - 1);
         if (waiting.isEmpty()) return rows(group, List.of(row), times);
         try {
             return several(group, row, waiting, times);
         } catch (IOException error) {
-            takeOver(error);
-            alone = waiting.size();
+            replaceWorker(error);
+            singly = waiting.size();
         } finally {
             ImplicitGroupingKeyTracker.setImplicitKey(group);
         }
@@ -174,32 +174,32 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
     }
 
     /**
-     * Asks about a row and those that wait behind it: each key's values once, then the rows. If the
-     * worker dies of it, nothing has changed, and each of them is asked about alone.
+     * Sends a row and the rows that wait after it: each key's values once, then the rows. If the worker dies,
+     * nothing has changed, and each row is sent separately.
      */
     private List<byte[]> several(Row group, byte[] row, List<InternalRow> waiting, TimerValues times)
             throws IOException {
         List<byte[]> data = new ArrayList<>(List.of(row));
-        List<Integer> places = new ArrayList<>(List.of(0));
+        List<Integer> keyIndexes = new ArrayList<>(List.of(0));
         List<Row> groups = new ArrayList<>(List.of(group));
-        Map<ByteBuffer, Integer> known = new HashMap<>(Map.of(keys.bytes(group), 0));
+        Map<ByteBuffer, Integer> indexes = new HashMap<>(Map.of(keys.bytes(group), 0));
         for (InternalRow next : waiting) {
-            if (endedBefore(next.getBinary(next.numFields() - 1))) continue;
+            if (failedBefore(next.getBinary(next.numFields() - 1))) continue;
             InternalRow other = keyOf(next);
-            Integer place = known.putIfAbsent(keys.bytes(other), groups.size());
-            if (place == null) groups.add(keys.read(other));
-            places.add(place == null ? groups.size() - 1 : place);
+            Integer keyIndex = indexes.putIfAbsent(keys.bytes(other), groups.size());
+            if (keyIndex == null) groups.add(keys.read(other));
+            keyIndexes.add(keyIndex == null ? groups.size() - 1 : keyIndex);
             data.add(next.getBinary(next.numFields() - 1));
         }
-        calls.several(groups, places, data, times);
-        WireBuffer answer = calls.converse(groups);
+        calls.several(groups, keyIndexes, data, times);
+        WireBuffer answer = calls.exchange(groups);
         boolean retire = answer.takeByte() != 0;
         List<byte[]> outputs = null;
         for (int i = 0; i < data.size(); i++) {
-            ImplicitGroupingKeyTracker.setImplicitKey(groups.get(places.get(i)));
-            List<byte[]> made = settle(answer, data.subList(i, i + 1), times.getCurrentProcessingTimeInMs());
-            if (i == 0) outputs = made;
-            else prepared.add(new Prepared(data.get(i), keys.bytes(groups.get(places.get(i))), made));
+            ImplicitGroupingKeyTracker.setImplicitKey(groups.get(keyIndexes.get(i)));
+            List<byte[]> results = settle(answer, data.subList(i, i + 1), times.getCurrentProcessingTimeInMs());
+            if (i == 0) outputs = results;
+            else prepared.add(new Prepared(data.get(i), keys.bytes(groups.get(keyIndexes.get(i))), results));
         }
         if (retire) calls.replace();
         return outputs;
@@ -215,63 +215,63 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
 
     private Iterator<byte[]> grouped(Row group, Iterator<Row> rows, TimerValues times) {
         List<byte[]> outputs = new ArrayList<>();
-        List<byte[]> taken = new ArrayList<>();
+        List<byte[]> batch = new ArrayList<>();
         while (rows.hasNext()) {
             byte[] row = bytes(rows.next());
-            if (row != null && !leftOut(group, row)) taken.add(row);
-            if (taken.size() == MOST_ROWS || (!taken.isEmpty() && !rows.hasNext())) {
-                outputs.addAll(rows(group, taken, times));
-                taken = new ArrayList<>();
+            if (row != null && !isSkipped(group, row)) batch.add(row);
+            if (batch.size() == MAX_ROWS || (!batch.isEmpty() && !rows.hasNext())) {
+                outputs.addAll(rows(group, batch, times));
+                batch = new ArrayList<>();
             }
         }
         return iterator(outputs);
     }
 
-    /** Whether a row became a dead letter before this run; makes sure of the others' partition. */
-    private boolean leftOut(Row group, byte[] row) {
+    /** Whether an earlier run wrote a dead letter for a row; checks the partition of other rows. */
+    private boolean isSkipped(Row group, byte[] row) {
         if (alignment == null || source < 0) return false;
-        if (endedBefore(row)) return true;
-        alignment.require(keys.bytes(group), failures.partition(origin(row)));
+        if (failedBefore(row)) return true;
+        alignment.require(keys.bytes(group), failures.partition(provenance(row)));
         return false;
     }
 
-    private boolean endedBefore(byte[] row) {
-        return source >= 0 && failures.hasEarlier() && failures.alreadyWritten(origin(row));
+    private boolean failedBefore(byte[] row) {
+        return source >= 0 && failures.hasEarlier() && failures.alreadyWritten(provenance(row));
     }
 
-    private InternalRow origin(byte[] row) {
+    private InternalRow provenance(byte[] row) {
         return inputs.fromBytes(row).getStruct(source, failures.sourceFields());
     }
 
     private List<byte[]> rows(Row group, List<byte[]> rows, TimerValues times) {
         calls.rows(group, rows, times);
         try {
-            return talk(rows, times.getCurrentProcessingTimeInMs());
+            return send(rows, times.getCurrentProcessingTimeInMs());
         } catch (IOException error) {
-            takeOver(error);
+            replaceWorker(error);
         }
         List<byte[]> outputs = new ArrayList<>();
         for (byte[] row : rows) {
-            outputs.addAll(again(group, row, times));
+            outputs.addAll(retry(group, row, times));
         }
         return outputs;
     }
 
-    private void takeOver(IOException error) {
+    private void replaceWorker(IOException error) {
         WorkerPool.requireRunning(error);
         failures.warn(label + " " + calls.failure() + "; a new worker takes over");
         calls.replace();
     }
 
-    /** Tries a row once more, alone, in a new worker. */
-    private List<byte[]> again(Row group, byte[] row, TimerValues times) {
+    /** Retries a single row in a new worker. */
+    private List<byte[]> retry(Row group, byte[] row, TimerValues times) {
         calls.rows(group, List.of(row), times);
-        return lastTry(List.of(row), times.getCurrentProcessingTimeInMs());
+        return lastAttempt(List.of(row), times.getCurrentProcessingTimeInMs());
     }
 
-    private List<byte[]> lastTry(List<byte[]> rows, long now) {
+    private List<byte[]> lastAttempt(List<byte[]> rows, long now) {
         try {
-            return talk(rows, now);
+            return send(rows, now);
         } catch (IOException error) {
             WorkerPool.requireRunning(error);
             report(label + " " + calls.failure(), rows, 0);
@@ -282,20 +282,20 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
 
     @Override
     public Iterator<byte[]> handleExpiredTimer(Row group, TimerValues times, ExpiredTimerInfo timer) {
-        List<byte[]> outputs = earlier(group);
+        List<byte[]> outputs = preparedOutputs(group);
         calls.timer(group, timer.getExpiryTimeInMs(), times);
-        outputs.addAll(twice(times.getCurrentProcessingTimeInMs()));
+        outputs.addAll(sendWithRetry(times.getCurrentProcessingTimeInMs()));
         return iterator(outputs);
     }
 
-    /** What rows of a key gave that Spark has not asked for yet: it stands before its timer's. */
-    private List<byte[]> earlier(Row group) {
+    /** The outputs of a key's rows that Spark has not requested yet; they come before those of its timer. */
+    private List<byte[]> preparedOutputs(Row group) {
         List<byte[]> outputs = new ArrayList<>();
-        ByteBuffer wanted = prepared.isEmpty() ? null : keys.bytes(group);
-        for (Prepared one : prepared) {
-            if (one.key.equals(wanted)) {
-                outputs.addAll(one.outputs);
-                one.outputs.clear();
+        ByteBuffer groupKey = prepared.isEmpty() ? null : keys.bytes(group);
+        for (Prepared answered : prepared) {
+            if (answered.key.equals(groupKey)) {
+                outputs.addAll(answered.outputs);
+                answered.outputs.clear();
             }
         }
         return outputs;
@@ -304,45 +304,45 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
     @Override
     public void handleInitialState(Row group, Row initial, TimerValues times) {
         calls.initial(group, bytes(initial), times);
-        twice(times.getCurrentProcessingTimeInMs());
+        sendWithRetry(times.getCurrentProcessingTimeInMs());
     }
 
-    private List<byte[]> twice(long now) {
+    private List<byte[]> sendWithRetry(long now) {
         try {
-            return talk(List.of(), now);
+            return send(List.of(), now);
         } catch (IOException error) {
             WorkerPool.requireRunning(error);
             calls.replace();
-            return lastTry(List.of(), now);
+            return lastAttempt(List.of(), now);
         }
     }
 
-    /** Sends the call, then makes the changes and gives the outputs. */
-    private List<byte[]> talk(List<byte[]> rows, long now) throws IOException {
-        WireBuffer answer = calls.converse(List.of());
+    /** Sends the call, applies the changes and returns the outputs. */
+    private List<byte[]> send(List<byte[]> rows, long now) throws IOException {
+        WireBuffer answer = calls.exchange(List.of());
         boolean retire = answer.takeByte() != 0;
         List<byte[]> outputs = settle(answer, rows, now);
         if (retire) calls.replace();
         return outputs;
     }
 
-    /** Reports what failed, makes the changes, and gives the outputs. */
+    /** Reports failures, applies the changes, and returns the outputs. */
     private List<byte[]> settle(WireBuffer answer, List<byte[]> rows, long now) {
-        for (int left = answer.takeInt(); left > 0; left--) {
+        for (int remaining = answer.takeInt(); remaining > 0; remaining--) {
             int index = answer.takeInt();
             report(answer.takeText(), rows, index);
         }
         state.apply(answer, now);
         List<byte[]> outputs = new ArrayList<>();
-        for (int left = answer.takeInt(); left > 0; left--) {
+        for (int remaining = answer.takeInt(); remaining > 0; remaining--) {
             outputs.add(answer.takeBlock());
         }
         return outputs;
     }
 
     private void report(String reason, List<byte[]> rows, int index) {
-        boolean known = source >= 0 && index < rows.size();
-        failures.report(reason, known ? origin(rows.get(index)) : null);
+        boolean isKnown = source >= 0 && index < rows.size();
+        failures.report(reason, isKnown ? provenance(rows.get(index)) : null);
     }
 
     @Override

@@ -22,9 +22,9 @@ import org.apache.spark.sql.types.StructType;
 import scala.Tuple2;
 import scala.collection.Iterator;
 
-/** The state variables that a processor declared, in Spark's store; their rows as bytes. */
+/** The state variables that a processor declared, in Spark's state store, with their rows as bytes. */
 final class StateVariables {
-    /** Longer than any real wait, short enough to add to any time. */
+    /** Longer than any real wait, but small enough to add to any time. */
     private static final long FOREVER_MS = 1L << 50;
 
     private final StatefulProcessorHandle handle;
@@ -44,12 +44,12 @@ final class StateVariables {
         states = new Object[variables.size()];
         rows = new Rows[states.length];
         keys = new Rows[states.length];
-        List<Integer> found = new ArrayList<>();
+        List<Integer> valueIndexes = new ArrayList<>();
         for (int i = 0; i < states.length; i++) {
             open(i, variables.get(i));
-            if (states[i] instanceof ValueState<?>) found.add(i);
+            if (states[i] instanceof ValueState<?>) valueIndexes.add(i);
         }
-        values = found.stream().mapToInt(Integer::intValue).toArray();
+        values = valueIndexes.stream().mapToInt(Integer::intValue).toArray();
     }
 
     private void open(int index, JsonNode variable) {
@@ -77,7 +77,7 @@ final class StateVariables {
         return (StructType) DataType.fromJson(schema.toString());
     }
 
-    /** Writes what every call brings along: the key's values. */
+    /** Writes the key's values, which every call contains. */
     void write(WireBuffer out) {
         for (int index : values) {
             Row value = value(index).get();
@@ -86,7 +86,7 @@ final class StateVariables {
         }
     }
 
-    /** Answers a question of the worker. */
+    /** Answers a state request of the worker. */
     void answer(WireBuffer question, WireBuffer out) {
         int op = question.takeByte();
         int index = question.takeByte();
@@ -136,9 +136,9 @@ final class StateVariables {
         out.setInt(count, written);
     }
 
-    /** Makes the changes of a call that ended well. */
+    /** Applies the changes of a successful call. */
     void apply(WireBuffer changes, long now) {
-        for (int left = changes.takeInt(); left > 0; left--) {
+        for (int remaining = changes.takeInt(); remaining > 0; remaining--) {
             int op = changes.takeByte();
             int index = changes.takeByte();
             switch (op) {
@@ -160,8 +160,8 @@ final class StateVariables {
     }
 
     /**
-     * Sets a timer. In real time Spark looks for expired timers after the last time it looked at, so
-     * one in the past would wait for the epoch's end: it is moved to now.
+     * Sets a timer. In real time Spark scans only for timers after the time of its last scan. A timer in the past
+     * would wait until the epoch boundary, so it is moved to now.
      */
     private void register(long expiry, long now) {
         long at = Math.min(expiry, FOREVER_MS);
@@ -191,7 +191,7 @@ final class StateVariables {
         return (MapState<Row, Row>) states[index];
     }
 
-    /** Rows of one schema: Spark's objects to bytes behind their length, and back. */
+    /** Converts rows of one schema to bytes with a length prefix, and back. */
     static final class Rows {
         private final Codec.RowCodec codec;
         private final ExpressionEncoder.Serializer<Row> serializer;
@@ -210,7 +210,7 @@ final class StateVariables {
             out.setInt(length, out.size() - length - 4);
         }
 
-        /** The row as something that can be compared. */
+        /** The row as comparable bytes. */
         ByteBuffer bytes(Row row) {
             return bytes(serializer.apply(row));
         }

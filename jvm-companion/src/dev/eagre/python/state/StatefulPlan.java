@@ -22,7 +22,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Builds the plan of {@code transform_with_state}: Spark's own operator around a Python processor. */
+/** Builds the plan of {@code transform_with_state}: Spark's operator with a Python processor. */
 public final class StatefulPlan {
     private static final String BYTES = "_row";
 
@@ -63,7 +63,7 @@ public final class StatefulPlan {
 
     private record Encoded(Dataset<Row> data, StructType key, StructType input) {}
 
-    /** The grouping columns, the watermark's column, and the whole row as bytes. */
+    /** The grouping columns, the watermark column, and the whole row as bytes. */
     private static Encoded encode(RelationalGroupedDataset grouped) {
         Dataset<Row> df = grouped.df();
         List<Column> columns = new ArrayList<>();
