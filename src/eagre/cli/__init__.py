@@ -90,8 +90,8 @@ class Commands(Group):
 @click.group(
     cls=Commands,
     epilog="\b\n`eagre COMMAND --help` shows options and examples.\n"
-    "Exit codes, more in docs/reference/cli.md: "
-    f"{', '.join(f'{c:d} {c.brief}' for c in ExitCode)}.",
+    f"Exit codes: {', '.join(f'{c:d} {c.brief}' for c in ExitCode)};\n"
+    "docs/reference/cli.md explains them.",
 )
 @click.version_option(__version__, prog_name="eagre")
 def eagre() -> None:
