@@ -119,6 +119,12 @@ def communicate(process, given, timeout):
         raise
 
 
+def default_signals():
+    """Let a command hear Ctrl-C and a hang-up, also where the tests run with nohup or behind &."""
+    for sign in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(sign, signal.SIG_DFL)
+
+
 @dataclass
 class Cli:
     """Calls ``eagre`` in a folder of its own, with a register of brokers of its own."""
@@ -135,6 +141,7 @@ class Cli:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=default_signals,  # noqa: PLW1509  (no thread forks while it runs)
         )
 
     def __call__(self, *args, given="", timeout=120, **env):
