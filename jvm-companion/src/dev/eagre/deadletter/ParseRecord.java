@@ -4,14 +4,12 @@ import com.fasterxml.jackson.databind.JsonNode;
 import dev.eagre.commit.InFlightOffsets;
 import dev.eagre.commit.RecordPosition;
 import dev.eagre.metrics.SourceDelays;
+import dev.eagre.spark.OncePerRow;
 import java.io.Serializable;
 import java.util.HashSet;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
-import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback;
-import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -26,7 +24,7 @@ import scala.collection.immutable.Seq;
  * evaluates the first one itself, to catch the parser's exceptions. It is declared as not
  * deterministic, so that Spark evaluates it once per record and moves no filter below it.
  */
-public final class ParseRecord extends Expression implements CodegenFallback, Serializable {
+public final class ParseRecord extends OncePerRow {
     private static final int PARSED = 0;
     private static final int VALUE = 1;
     private static final int KEY = 2;
@@ -57,6 +55,7 @@ public final class ParseRecord extends Expression implements CodegenFallback, Se
 
     /** Spark's trees copy nodes through their public constructor. */
     public ParseRecord(Rules rules, Seq<Expression> children) {
+        super(rules, children);
         this.rules = rules;
         this.children = children;
     }
@@ -145,31 +144,6 @@ public final class ParseRecord extends Expression implements CodegenFallback, Se
     }
 
     @Override
-    public boolean nullable() {
-        return true;
-    }
-
-    @Override
-    public boolean deterministic() {
-        return false;
-    }
-
-    @Override
-    public boolean foldable() {
-        return false;
-    }
-
-    @Override
-    public boolean stateful() {
-        return true;
-    }
-
-    @Override
-    public ExprCode doGenCode(CodegenContext context, ExprCode code) {
-        return CodegenFallback.super.doGenCode(context, code);
-    }
-
-    @Override
     public String prettyName() {
         return "accepted";
     }
@@ -177,30 +151,5 @@ public final class ParseRecord extends Expression implements CodegenFallback, Se
     @Override
     public String toString() {
         return "accepted(" + children.head() + ")";
-    }
-
-    @Override
-    public int productArity() {
-        return 2;
-    }
-
-    @Override
-    public Object productElement(int index) {
-        return index == 0 ? rules : children;
-    }
-
-    @Override
-    public boolean canEqual(Object other) {
-        return other instanceof ParseRecord;
-    }
-
-    @Override
-    public boolean equals(Object other) {
-        return other instanceof ParseRecord that && rules.equals(that.rules) && children.equals(that.children);
-    }
-
-    @Override
-    public int hashCode() {
-        return 31 * rules.hashCode() + children.hashCode();
     }
 }

@@ -1,19 +1,17 @@
 package dev.eagre.delivery;
 
+import dev.eagre.spark.OncePerRow;
 import dev.eagre.spark.RowOrdinals;
-import java.io.Serializable;
+import dev.eagre.spark.RowSteps;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import org.apache.spark.TaskContext;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
-import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback;
-import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.unsafe.types.UTF8String;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
@@ -24,7 +22,7 @@ import scala.collection.immutable.Seq;
  * several results. The expression is declared as not deterministic, so that Spark evaluates it once per
  * row, right before the sink, and neither moves nor copies it. An instance serves one task.
  */
-public final class ReplayFilter extends Expression implements CodegenFallback, Serializable {
+public final class ReplayFilter extends OncePerRow {
     static final String LEAST = "least";
 
     private final Expression source;
@@ -45,6 +43,7 @@ public final class ReplayFilter extends Expression implements CodegenFallback, S
      * @param delivered what earlier incarnations delivered
      */
     public ReplayFilter(Expression source, String prefix, Broadcast<DeliveredOffsets> delivered) {
+        super(source, prefix, delivered);
         this.source = source;
         this.prefix = prefix;
         this.delivered = delivered;
@@ -104,7 +103,7 @@ public final class ReplayFilter extends Expression implements CodegenFallback, S
 
     @Override
     public Seq<Expression> children() {
-        return dev.eagre.spark.RowSteps.sequence(java.util.List.of(source));
+        return RowSteps.sequence(List.of(source));
     }
 
     @Override
@@ -118,58 +117,7 @@ public final class ReplayFilter extends Expression implements CodegenFallback, S
     }
 
     @Override
-    public boolean nullable() {
-        return true;
-    }
-
-    @Override
-    public boolean deterministic() {
-        return false;
-    }
-
-    @Override
-    public boolean foldable() {
-        return false;
-    }
-
-    @Override
-    public boolean stateful() {
-        return true;
-    }
-
-    @Override
-    public ExprCode doGenCode(CodegenContext context, ExprCode code) {
-        return CodegenFallback.super.doGenCode(context, code);
-    }
-
-    @Override
     public String prettyName() {
         return "eagre_identity";
-    }
-
-    @Override
-    public int productArity() {
-        return 3;
-    }
-
-    @Override
-    public Object productElement(int index) {
-        return index == 0 ? source : index == 1 ? prefix : delivered;
-    }
-
-    @Override
-    public boolean canEqual(Object other) {
-        return other instanceof ReplayFilter;
-    }
-
-    @Override
-    public boolean equals(Object other) {
-        return other instanceof ReplayFilter that && source.equals(that.source) && prefix.equals(that.prefix)
-                && delivered.equals(that.delivered);
-    }
-
-    @Override
-    public int hashCode() {
-        return source.hashCode() * 31 + prefix.hashCode();
     }
 }

@@ -1,7 +1,7 @@
 package dev.eagre.python;
 
 import dev.eagre.python.worker.FunctionSpec;
-import java.io.Serializable;
+import dev.eagre.spark.ProductExpression;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -23,12 +23,13 @@ import scala.jdk.javaapi.CollectionConverters;
  * declared as not deterministic, so that the optimizer calls it once per row, where it was written, and
  * neither copies nor moves it.
  */
-public final class PythonFunction extends Expression implements UserDefinedExpression, Serializable {
+public final class PythonFunction extends ProductExpression implements UserDefinedExpression {
     private final FunctionSpec spec;
     private final Seq<Expression> children;
 
     /** Spark's trees copy nodes through their public constructor. */
     public PythonFunction(FunctionSpec spec, Seq<Expression> children) {
+        super(spec, children);
         this.spec = spec;
         this.children = children;
     }
@@ -112,33 +113,6 @@ public final class PythonFunction extends Expression implements UserDefinedExpre
                     .append(sql ? parts.apply(i).sql() : parts.apply(i).toString());
         }
         return text.toString();
-    }
-
-    @Override
-    public int productArity() {
-        return 2;
-    }
-
-    @Override
-    public Object productElement(int index) {
-        return index == 0 ? spec : children;
-    }
-
-    @Override
-    public boolean canEqual(Object other) {
-        return other instanceof PythonFunction;
-    }
-
-    @Override
-    public boolean equals(Object other) {
-        return other instanceof PythonFunction that
-                && spec.equals(that.spec)
-                && children.equals(that.children);
-    }
-
-    @Override
-    public int hashCode() {
-        return 31 * spec.hashCode() + children.hashCode();
     }
 
     /** The calls of Python functions in a node that contain no other call. */

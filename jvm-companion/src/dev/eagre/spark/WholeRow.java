@@ -1,6 +1,5 @@
 package dev.eagre.spark;
 
-import java.io.Serializable;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -15,7 +14,7 @@ import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
 /** A copy of the row as an object, for a step that processes rows. */
-public final class WholeRow extends Expression implements CodegenFallback, Serializable {
+public final class WholeRow extends ProductExpression implements CodegenFallback {
     static final ObjectType TYPE = new ObjectType(InternalRow.class);
 
     private final Seq<Expression> columns;
@@ -24,6 +23,7 @@ public final class WholeRow extends Expression implements CodegenFallback, Seria
 
     /** Spark's trees copy nodes through their public constructor. */
     public WholeRow(Seq<Expression> columns) {
+        super(columns);
         this.columns = columns;
     }
 
@@ -67,30 +67,5 @@ public final class WholeRow extends Expression implements CodegenFallback, Seria
     @Override
     public ExprCode doGenCode(CodegenContext context, ExprCode code) {
         return CodegenFallback.super.doGenCode(context, code);
-    }
-
-    @Override
-    public int productArity() {
-        return 1;
-    }
-
-    @Override
-    public Object productElement(int index) {
-        return columns;
-    }
-
-    @Override
-    public boolean canEqual(Object other) {
-        return other instanceof WholeRow;
-    }
-
-    @Override
-    public boolean equals(Object other) {
-        return other instanceof WholeRow that && columns.equals(that.columns);
-    }
-
-    @Override
-    public int hashCode() {
-        return columns.hashCode();
     }
 }

@@ -1,6 +1,6 @@
 package dev.eagre.python.codec;
 
-import java.io.Serializable;
+import dev.eagre.spark.ProductExpression;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
@@ -13,7 +13,7 @@ import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
 /** Converts a struct to the bytes that workers read and write, or back. */
-public final class RowBytes extends Expression implements CodegenFallback, Serializable {
+public final class RowBytes extends ProductExpression implements CodegenFallback {
     private final StructType type;
     private final Boolean reading;
     private final Seq<Expression> children;
@@ -21,6 +21,7 @@ public final class RowBytes extends Expression implements CodegenFallback, Seria
 
     /** Spark's trees copy nodes through their public constructor. */
     public RowBytes(StructType type, Boolean reading, Seq<Expression> children) {
+        super(type, reading, children);
         this.type = type;
         this.reading = reading;
         this.children = children;
@@ -57,33 +58,5 @@ public final class RowBytes extends Expression implements CodegenFallback, Seria
     @Override
     public ExprCode doGenCode(CodegenContext context, ExprCode code) {
         return CodegenFallback.super.doGenCode(context, code);
-    }
-
-    @Override
-    public int productArity() {
-        return 3;
-    }
-
-    @Override
-    public Object productElement(int index) {
-        return index == 0 ? type : index == 1 ? reading : children;
-    }
-
-    @Override
-    public boolean canEqual(Object other) {
-        return other instanceof RowBytes;
-    }
-
-    @Override
-    public boolean equals(Object other) {
-        return other instanceof RowBytes that
-                && type.equals(that.type)
-                && reading.equals(that.reading)
-                && children.equals(that.children);
-    }
-
-    @Override
-    public int hashCode() {
-        return children.hashCode();
     }
 }
