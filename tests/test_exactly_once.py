@@ -361,7 +361,7 @@ def test_a_kill_before_the_first_mark_does_no_harm(eagre_spark, eagre_harness, t
     one = pipeline("early", lambda df: df)
     eagre_harness._make_topics(one)  # noqa: SLF001
     topics = eagre_harness.topics
-    outputs = Outputs(one.sources, one.sink, topics, topics, None)
+    outputs = Outputs(one.sources, one.sink, topics, topics)
     replay_filter, delivery_log = begin(
         eagre_spark, outputs, Checkpoint(tmp_path), {}, lambda _: None
     )

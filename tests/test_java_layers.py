@@ -8,7 +8,7 @@ import pytest
 SOURCES = Path(__file__).parents[1] / "jvm-companion" / "src" / "dev" / "eagre"
 
 LAYERS = [
-    {"kafka", "broker", "testing"},
+    {"connectors/kafka", "connectors/formats", "broker", "testing"},
     {"spark"},
     {"commit"},
     {"metrics"},
@@ -19,7 +19,8 @@ LAYERS = [
     {"python/worker"},
     {"python/state"},
     {"python"},
-    {"operators", "sinks", "plan"},
+    {"operators", "connectors/upsert", "plan"},
+    {"connectors/postgres", "connectors/redis"},
     {"."},
 ]
 """From the bottom up; "." holds the entry points that Spark and the Python package name."""

@@ -92,10 +92,10 @@ def test_options_that_real_time_refuses_are_left_out_there(run_in_both_modes):
         schema="n INT",
         options={"maxOffsetsPerTrigger": "5", "minPartitions": "4", "kafka.fetch.max.wait.ms": "5"},
     )
-    kept = source.reader_options("b:1", "real-time")
+    kept = source.on("b:1").reader_options("real-time")
     assert "maxOffsetsPerTrigger" not in kept
     assert kept["kafka.fetch.max.wait.ms"] == "5"
-    assert source.reader_options("b:1", "micro-batch")["maxOffsetsPerTrigger"] == "5"
+    assert source.on("b:1").reader_options("micro-batch")["maxOffsetsPerTrigger"] == "5"
 
     @eg.pipeline(source=source, sink=eg.Kafka("limited-out"))
     def limited(df):

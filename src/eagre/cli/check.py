@@ -14,12 +14,12 @@ from eagre.cli.exit_codes import ExitCode
 from eagre.cli.options import app_argument, brokers_option, spark_options
 from eagre.cli.planning import reports
 from eagre.config import counted, interval_ms
-from eagre.pipeline import MODES
+from eagre.connectors import MODES
 
 if TYPE_CHECKING:
+    from eagre.connectors import Mode
     from eagre.preflight import Finding, Report
     from eagre.preflight.finding import Rule
-    from eagre.sources import Mode
 
 COLOURS = {"error": "red", "warning": "yellow", "advice": "cyan"}
 

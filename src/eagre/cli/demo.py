@@ -19,7 +19,6 @@ from eagre.errors import SettingsError
 from eagre.jvm.archive import archive
 from eagre.runtime import runs
 from eagre.runtime.app import App
-from eagre.sources import Kafka
 from eagre.startup_training import stop_background_training, train_in_background
 from eagre.templates import DEFAULT, folder, use_cases
 from eagre.trial.app import COMMITS, run_app, written_us
@@ -174,7 +173,7 @@ def measured(app: Path) -> tuple[str, str]:
         SettingsError: It does not write to a topic.
     """
     first: Pipeline = App(app).pipelines()[0]
-    if not isinstance(first.sink, Kafka):
+    if not first.sink.capabilities.measurable_latency:
         raise SettingsError(
             "DEMO_SINK", f"the first pipeline of {app} must write to a topic to be measured."
         )

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.broker import Client, EmbeddedBroker, Topics, registry
+from eagre.broker import EmbeddedBroker, registry
 from eagre.cli.commands import Command, Option
 from eagre.cli.console import Verbosity, detail, live, rewrite_line, say, verbosity, warn
 from eagre.cli.dashboard import beside, dashboard_options, judge_slo
 from eagre.cli.exit_codes import ExitCode
 from eagre.cli.options import app_argument, brokers_option, require_once, spark_options
 from eagre.config import counted, project_dir
-from eagre.pipeline import MODES
+from eagre.connectors import MODES
 from eagre.profile import CHOICE, CLIENTS
 from eagre.runtime import runs
 from eagre.runtime.app import App
@@ -117,12 +117,9 @@ def run(
         raise click.UsageError("--slo-check needs the dashboard's meter: drop --no-dashboard.")
     chosen = App.parse(app)
     chosen.check_readable()
-    if how["brokers"] and not chosen.may_name_security():
-        Topics(Client.to(how["brokers"])).cluster_id()
     settings = _settings(conf, profile, how["master"])
     spec = RunSpec(str(chosen.path), chosen.chosen, settings=settings, check=not no_check, **how)
     detail(f"Spark logs to {project_dir() / 'logs'}")
-    early = not how["brokers"] and not chosen.may_name_brokers()
     with (
         contextlib.closing(Display()) as display,
         contextlib.closing(ProjectBroker()) as cluster,
@@ -132,7 +129,6 @@ def run(
             spec,
             cluster.address,
             display.show,
-            early=early,
             restarts=restarts,
             page=page.url if page else "",
         )

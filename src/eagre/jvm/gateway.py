@@ -229,7 +229,7 @@ def lock(spark: SparkSession, file: Path, wait_seconds: float) -> bool:
 def upserts(rows: DataFrame, spec: str) -> DataStreamWriter:
     """Return a write of rows and their versions to a database; the spec contains no secrets."""
     writer = rows.writeStream.outputMode("update")
-    java = companion(rows.sparkSession, "sinks.UpsertWriter")(spec)
+    java = companion(rows.sparkSession, "connectors.upsert.UpsertWriter")(spec)
     writer._jwrite.foreach(java)  # noqa: SLF001  (PySpark's foreach accepts only Python)
     return writer
 
@@ -238,7 +238,7 @@ def upserted(spark: SparkSession) -> int | None:
     """Return how many rows this JVM has written to databases; None if executors write them."""
     if not str(spark.sparkContext.master).startswith("local"):
         return None
-    return int(companion(spark, "sinks.UpsertWriter").written())
+    return int(companion(spark, "connectors.upsert.UpsertWriter").written())
 
 
 def accepted(spark: SparkSession, rules: str, record: Sequence[Column]) -> Column:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, get_args
 
 from eagre.config import interval_ms
+from eagre.connectors import SOURCE
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
 from eagre.operators.plan import (
@@ -17,7 +18,6 @@ from eagre.operators.plan import (
     require_joinable,
     value_columns,
 )
-from eagre.sources import SOURCE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

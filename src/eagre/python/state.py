@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from eagre.connectors import SOURCE
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
 from eagre.python.functions import Limits, options, row_type
 from eagre.python.shipping import pickled
-from eagre.sources import SOURCE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
     from pyspark.sql.types import StructType
 
-    from eagre.error_policy import OnError
+    from eagre.connectors.error_policy import OnError
 
 TimeMode = Literal["none", "processing-time", "event-time"]
 

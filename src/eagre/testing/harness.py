@@ -10,7 +10,6 @@ from eagre.broker import Client, Topics
 from eagre.commit import Checkpoint
 from eagre.delivery import Outputs, begin
 from eagre.reader import Fences
-from eagre.sources import Kafka
 from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from eagre.broker.topics import Offsets
+    from eagre.connectors import KafkaSink, Mode, ReplayFilter
     from eagre.pipeline import Pipeline
-    from eagre.sinks import ReplayFilter
-    from eagre.sources import Mode
 
 EPOCH = "500 ms"
 TIMEOUT_SECONDS = 60
@@ -114,7 +112,7 @@ class Harness:
         """
         self._make_topics(pipeline)
         inputs = self.topics.ends(t for source in pipeline.sources for t in source.topics)
-        sink = pipeline.sink if isinstance(pipeline.sink, Kafka) else None
+        sink = pipeline.kafka_sink
         outputs = self.topics.ends(sink.topics) if sink else {}
         self.write(pipeline, rows)
         folder = Checkpoint(checkpoint or self._fresh())
@@ -142,7 +140,9 @@ class Harness:
             return None
         checkpoint.path.mkdir(parents=True, exist_ok=True)
         _, position = checkpoint.committed()
-        outputs = Outputs(pipeline.sources, sink, self.topics, self.topics, self.brokers)
+        outputs = Outputs(
+            pipeline.on(self.brokers).kafka_sources, sink.on(self.brokers), self.topics, self.topics
+        )
         replays, _ = begin(self.spark, outputs, checkpoint, position, lambda _: None)
         return replays
 
@@ -202,7 +202,7 @@ class Harness:
             )
 
     def _await_results(
-        self, query: StreamingQuery, sink: Kafka, begin: Offsets, until: Callable[[Any], bool]
+        self, query: StreamingQuery, sink: KafkaSink, begin: Offsets, until: Callable[[Any], bool]
     ) -> None:
         """Wait for results, and for the commit behind them: a run that goes on repeats nothing."""
 
@@ -223,17 +223,16 @@ class Harness:
             f"the query did not commit its results within {TIMEOUT_SECONDS} s",
         )
 
-    def _results(self, sink: Kafka, begin: Offsets) -> Any:  # noqa: ANN401
+    def _results(self, sink: KafkaSink, begin: Offsets) -> Any:  # noqa: ANN401
         found = {topic: list(self._read(topic, begin[topic], sink)) for topic in sink.topics}
         return found if len(sink.topics) > 1 else found[sink.topics[0]]
 
-    def _read(self, topic: str, begin: dict[int, int], sink: Kafka) -> Iterator[Any]:
+    def _read(self, topic: str, begin: dict[int, int], sink: KafkaSink) -> Iterator[Any]:
         fences = Fences()
         for record in self.records(topic, begin):
             if not fences.admit(topic, record.partition(), record.headers()):
                 continue
-            value = record.value()
-            yield json.loads(value) if sink.format == "json" else _decoded(value, sink)
+            yield sink.value_format.decode(record.value())
 
     def records(self, topic: str, begin: dict[int, int]) -> list[Any]:
         """Read a topic from the given offsets to its present end, partition by partition."""
@@ -269,10 +268,6 @@ def _extras(record: Record) -> dict[str, Any]:
         "partition": record.partition,
     }
     return {name: value for name, value in extras.items() if value is not None}
-
-
-def _decoded(value: bytes | None, sink: Kafka) -> str | bytes | None:
-    return value.decode() if value is not None and sink.format == "string" else value
 
 
 def _last_batch(query: StreamingQuery) -> int:

@@ -3,7 +3,7 @@ package dev.eagre.deadletter;
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.eagre.commit.InFlightOffsets;
 import dev.eagre.commit.RecordPosition;
-import dev.eagre.kafka.KafkaClients;
+import dev.eagre.connectors.kafka.KafkaClients;
 import dev.eagre.spark.RowOrdinals;
 import java.io.Serializable;
 import java.util.Map;

@@ -1,6 +1,6 @@
 package dev.eagre.deadletter;
 
-import dev.eagre.kafka.KafkaClients;
+import dev.eagre.connectors.kafka.KafkaClients;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;

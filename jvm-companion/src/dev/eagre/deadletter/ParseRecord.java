@@ -3,6 +3,8 @@ package dev.eagre.deadletter;
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.eagre.commit.InFlightOffsets;
 import dev.eagre.commit.RecordPosition;
+import dev.eagre.connectors.formats.JsonErrors;
+import dev.eagre.connectors.formats.ValueFormat;
 import dev.eagre.metrics.SourceDelays;
 import dev.eagre.spark.OncePerRow;
 import java.io.Serializable;
@@ -37,7 +39,7 @@ public final class ParseRecord extends OncePerRow {
     private final Rules rules;
     private final Seq<Expression> children;
     private transient Expression[] parts;
-    private transient String format;
+    private transient ValueFormat format;
     private transient Set<RecordPosition> quarantine;
     private transient ErrorPolicy policy;
     private transient InFlightOffsets.SourcePosition position;
@@ -60,6 +62,10 @@ public final class ParseRecord extends OncePerRow {
         this.children = children;
     }
 
+    Rules rules() {
+        return rules;
+    }
+
     @Override
     public Object eval(InternalRow row) {
         if (parts == null) initialize();
@@ -73,7 +79,7 @@ public final class ParseRecord extends OncePerRow {
             policy.send(letter(row, "QUARANTINED: this record crashed its task repeatedly"), 0);
             return null;
         }
-        String problem = problem((byte[]) parts[VALUE].eval(row));
+        String problem = format.fault((byte[]) parts[VALUE].eval(row));
         if (problem == null) {
             try {
                 Object parsed = parts[PARSED].eval(row);
@@ -96,17 +102,9 @@ public final class ParseRecord extends OncePerRow {
         return delays;
     }
 
-    private String problem(byte[] value) {
-        return switch (format) {
-            case "json" -> JsonErrors.fault(value);
-            case "string" -> value == null || JsonErrors.utf8(value) ? null : JsonErrors.NOT_UTF8;
-            default -> null;
-        };
-    }
-
     private void initialize() {
         JsonNode json = ErrorPolicy.read(rules.json());
-        format = json.get("format").asText();
+        format = ValueFormat.named(json.get("format").asText());
         quarantine = new HashSet<>();
         for (JsonNode entry : json.get("quarantine")) {
             quarantine.add(new RecordPosition(entry.get(0).asText(), entry.get(1).asInt(), entry.get(2).asLong()));

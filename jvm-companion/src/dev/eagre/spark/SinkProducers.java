@@ -1,6 +1,6 @@
 package dev.eagre.spark;
 
-import dev.eagre.kafka.KafkaClients;
+import dev.eagre.connectors.kafka.KafkaClients;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
