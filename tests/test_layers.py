@@ -107,7 +107,7 @@ def test_py4j_stands_in_one_module():
     [
         ("eagre", "pyspark py4j confluent_kafka rich click psutil hdrh"),
         ("eagre.cli", "pyspark py4j confluent_kafka eagre_bench"),
-        ("eagre.cli.demo", "eagre_bench matplotlib pandas jinja2"),
+        ("eagre.cli.use_cases.demo", "eagre_bench matplotlib pandas jinja2"),
         ("eagre_bench.cli", "matplotlib pandas jinja2"),
     ],
 )

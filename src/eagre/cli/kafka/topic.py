@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from eagre.broker import Client, Topics, registry
-from eagre.cli import lags, records
 from eagre.cli.commands import Group, Option
 from eagre.cli.console import (
     confirm,
@@ -25,6 +24,7 @@ from eagre.cli.console import (
     table,
     warn,
 )
+from eagre.cli.kafka import lags, records
 from eagre.cli.options import KAFKA, brokers_option, pair
 from eagre.config import counted, project_dir
 from eagre.errors import SettingsError

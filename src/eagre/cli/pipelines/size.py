@@ -9,7 +9,7 @@ import click
 from eagre.cli.commands import Command, Option
 from eagre.cli.console import json_option, result
 from eagre.cli.options import app_argument, brokers_option, spark_options
-from eagre.cli.planning import reports
+from eagre.cli.pipelines.planning import reports
 from eagre.config import interval_ms
 from eagre.errors import SettingsError
 
