@@ -143,7 +143,7 @@ def test_sparks_ports_are_on_loopback(eagre_spark):
 
 def test_the_companion_answers_the_handshake(eagre_spark, monkeypatch):
     assert gateway.companion(eagre_spark, "Companion").version() == eg.__version__
-    monkeypatch.setattr(gateway, "_classes", {})
+    monkeypatch.setattr("eagre.jvm.gateway.handshake._classes", {})
     monkeypatch.setattr(eg, "__version__", "9.9.9")
     with pytest.raises(JvmError, match="COMPANION_VERSION"):
         gateway.companion(eagre_spark, "Companion")
