@@ -420,8 +420,8 @@ def test_a_row_that_kills_its_task_can_be_quarantined(
     assert box.reasons() == ["QUARANTINED: this record crashed its task repeatedly"]
 
 
-def test_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path):
-    marker = tmp_path / "repaired"
+def repairable(marker):
+    """A pipeline whose function fails at one record until the marker is there."""
 
     @eg.udf("int")
     def repaired(n):
@@ -436,6 +436,13 @@ def test_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path
     )
     def again(df):
         return df.select("k", repaired("n").alias("n"))
+
+    return again
+
+
+def test_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path):
+    marker = tmp_path / "repaired"
+    again = repairable(marker)
 
     def run(rows):
         return eagre_harness.run(again, rows, checkpoint=tmp_path / "checkpoint")

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from eagre.broker import Topics
-from eagre.cli.dashboard import judge_slo
+from eagre.cli.pipelines.dashboard import judge_slo
 from eagre.dashboard import Dashboard
 from eagre.dashboard.causes import Around, causes
 from eagre.dashboard.metrics import FAMILIES

@@ -4,11 +4,12 @@ import json
 import signal
 import struct
 import threading
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from conftest import processes_of
+from conftest import JVM_OPTIONS, processes_of
 from eagre.broker import Topics
 from eagre.waiting import wait_until
 
@@ -173,9 +174,13 @@ def test_a_spark_process_that_is_killed_ends_the_run_and_drains_the_others(cli, 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("how", ["second signal", "kill"])
-def test_an_abrupt_end_leaves_no_process(cli, run, how):
+def test_an_abrupt_end_leaves_no_process_and_no_counters(cli, run, how):
+    cli.env[JVM_OPTIONS] = cli.env[JVM_OPTIONS].replace("-XX:-UsePerfData", "")
     one = run(cli.app(APP.format(name="abrupt", body='where("n > 0")')))
     one.wait_for("running in real-time")
+    jvms = {str(p.pid) for p in processes_of(cli.folder, "org.apache.spark.deploy.SparkSubmit")}
+    assert jvms
+    assert not jvms & {path.name for path in Path("/tmp").glob("hsperfdata_*/*")}  # noqa: S108
     if how == "kill":
         one.process.kill()
     else:

@@ -72,7 +72,7 @@ def test_spark_defaults_conf_wins_as_well(builder, tmp_path, monkeypatch):
     assert "spark.sql.shuffle.partitions" not in stated
     assert "spark.ui.enabled" not in stated
     assert stated["spark.driver.extraJavaOptions"] == (
-        "-XX:+UseParallelGC -Xms1024m -Xmn409m -XX:MetaspaceSize=256m "
+        "-XX:-UsePerfData -XX:+UseParallelGC -Xms1024m -Xmn409m -XX:MetaspaceSize=256m "
         "-Dlog4j.file=x -XX:+UseStringDeduplication"
     )
 
@@ -86,7 +86,14 @@ def test_the_heap_is_laid_out_by_the_memory_that_was_asked_for(builder):
 def test_a_heap_of_ones_own_is_left_alone(builder):
     own = "-Xms300m"
     stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", own)))
+    assert stated["spark.driver.extraJavaOptions"] == f"-XX:-UsePerfData {own}"
+
+
+def test_counters_are_off_unless_they_are_asked_for(builder):
+    own = "-XX:+UsePerfData -Xms300m"
+    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", own)))
     assert stated["spark.driver.extraJavaOptions"] == own
+    assert stated["spark.executor.extraJavaOptions"].count("-XX:-UsePerfData") == 1
 
 
 def test_submit_arguments_win_as_well(builder, monkeypatch):
@@ -125,7 +132,7 @@ def test_jars_are_appended(builder):
 def test_an_own_collector_is_kept(builder):
     own = "-XX:+UseZGC -Dx=y"
     stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", own)))
-    assert stated["spark.driver.extraJavaOptions"] == own
+    assert stated["spark.driver.extraJavaOptions"] == f"-XX:-UsePerfData {own}"
 
 
 def test_a_cluster_is_not_bound_to_loopback(builder):
@@ -143,7 +150,7 @@ def test_sparks_ports_are_on_loopback(eagre_spark):
 
 def test_the_companion_answers_the_handshake(eagre_spark, monkeypatch):
     assert gateway.companion(eagre_spark, "Companion").version() == eg.__version__
-    monkeypatch.setattr(gateway, "_classes", {})
+    monkeypatch.setattr("eagre.jvm.gateway.handshake._classes", {})
     monkeypatch.setattr(eg, "__version__", "9.9.9")
     with pytest.raises(JvmError, match="COMPANION_VERSION"):
         gateway.companion(eagre_spark, "Companion")

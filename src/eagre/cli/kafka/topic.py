@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from eagre.broker import Client, Topics, registry
-from eagre.cli import lags, records
 from eagre.cli.commands import Group, Option
 from eagre.cli.console import (
     confirm,
@@ -25,7 +24,8 @@ from eagre.cli.console import (
     table,
     warn,
 )
-from eagre.cli.options import KAFKA, brokers_option, pair
+from eagre.cli.kafka import lags, records
+from eagre.cli.options import KAFKA, brokers_option, pair, together
 from eagre.config import counted, project_dir
 from eagre.errors import SettingsError
 from eagre.waiting import wait_until
@@ -163,6 +163,16 @@ def delete(names: tuple[str, ...], yes: bool, brokers: str | None, config: Path 
         say(f"deleted topic {name!r}")
 
 
+_column = partial(click.option, cls=Option, group="Columns", is_flag=True)
+_column_options = together(
+    _column("--timestamps", help="Print the time."),
+    _column("--offsets", help="Print partition and offset."),
+    _column("--headers", help="Print headers, as NAME=VALUE,..."),
+    _column("--keys", help="Print the key before the value."),
+    _column("--all", "every", help="Print all these."),
+)
+
+
 @topic.command(
     examples=(
         "eagre topic tail scores",
@@ -192,17 +202,7 @@ def delete(names: tuple[str, ...], yes: bool, brokers: str | None, config: Path 
     help="Only this partition; repeatable.",
 )
 @partial(json_option, what="each record to FILE as a line of JSON")
-@click.option("--timestamps", cls=Option, group="Columns", is_flag=True, help="Print the time.")
-@click.option(
-    "--offsets", cls=Option, group="Columns", is_flag=True, help="Print partition and offset."
-)
-@click.option(
-    "--headers", cls=Option, group="Columns", is_flag=True, help="Print headers, as NAME=VALUE,..."
-)
-@click.option(
-    "--keys", cls=Option, group="Columns", is_flag=True, help="Print the key before the value."
-)
-@click.option("--all", "every", cls=Option, group="Columns", is_flag=True, help="Print all these.")
+@_column_options
 @cluster
 def tail(
     name: str,

@@ -13,9 +13,9 @@ import click
 from eagre.broker import EmbeddedBroker, registry
 from eagre.cli.commands import Command, Option
 from eagre.cli.console import Verbosity, detail, live, rewrite_line, say, verbosity, warn
-from eagre.cli.dashboard import beside, dashboard_options, judge_slo
 from eagre.cli.exit_codes import ExitCode
 from eagre.cli.options import app_argument, brokers_option, require_once, spark_options
+from eagre.cli.pipelines.dashboard import beside, dashboard_options, judge_slo
 from eagre.config import counted, project_dir
 from eagre.connectors import MODES
 from eagre.profile import CHOICE, CLIENTS

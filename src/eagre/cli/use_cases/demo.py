@@ -12,7 +12,7 @@ import click
 from eagre.broker import EmbeddedBroker, Topics
 from eagre.cli.commands import Command
 from eagre.cli.console import json_option, say, table, write_json
-from eagre.cli.dashboard import beside, dashboard_options
+from eagre.cli.pipelines.dashboard import beside, dashboard_options
 from eagre.cli.progress import Progress
 from eagre.config import cache_dir, counted, interval_ms
 from eagre.errors import SettingsError

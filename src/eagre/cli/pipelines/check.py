@@ -12,7 +12,7 @@ from eagre.cli.commands import Command
 from eagre.cli.console import json_option, result, write_json
 from eagre.cli.exit_codes import ExitCode
 from eagre.cli.options import app_argument, brokers_option, spark_options
-from eagre.cli.planning import reports
+from eagre.cli.pipelines.planning import reports
 from eagre.config import counted, interval_ms
 from eagre.connectors import MODES
 

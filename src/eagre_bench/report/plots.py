@@ -6,14 +6,14 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from eagre.latency.histogram import CURVE
-from eagre_bench import canvas
-from eagre_bench.canvas import End, paint, role
 from eagre_bench.publish import number
+from eagre_bench.report import canvas
+from eagre_bench.report.canvas import End, paint, role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eagre_bench.canvas import Axes
+    from eagre_bench.report.canvas import Axes
 
 Figures = dict[str, Any]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from eagre.cli.commands import Command, Option
 from eagre.cli.console import json_option, result
-from eagre.cli.options import app_argument, brokers_option, spark_options
-from eagre.cli.planning import reports
+from eagre.cli.options import app_argument, brokers_option, spark_options, together
+from eagre.cli.pipelines.planning import reports
 from eagre.config import interval_ms
 from eagre.errors import SettingsError
 
@@ -18,8 +19,41 @@ if TYPE_CHECKING:
     from eagre.preflight.advise import Advice
     from eagre.preflight.size import Size
 
-STATE = "State"
 _brokers = brokers_option("what the app names, else the running embedded broker")
+_count = partial(click.option, type=click.IntRange(1), metavar="N")
+_state = partial(click.option, cls=Option, group="State")
+
+_partition_options = together(
+    _count("--source-partitions", help="Partitions of all source topics."),
+    _count("--shuffle-partitions", help="Partitions of each shuffle."),
+    _count("--shuffles", type=click.IntRange(0), help="How many shuffles. [default: 1 if any]"),
+    _count("--cores-per-executor", default=4, show_default=True, help="Cores of each executor."),
+)
+_state_options = together(
+    _state(
+        "--keys",
+        type=click.IntRange(0),
+        metavar="N",
+        default=0,
+        help="Keys in the state at the same time.",
+    ),
+    _state(
+        "--keys-per-second",
+        type=click.FloatRange(0),
+        metavar="N",
+        default=0.0,
+        help="New keys per second; needs --ttl.",
+    ),
+    _state("--ttl", metavar="INTERVAL", help="How long a key lives."),
+    _state(
+        "--bytes-per-key",
+        type=click.IntRange(1),
+        metavar="N",
+        default=200,
+        show_default=True,
+        help="State of one key.",
+    ),
+)
 
 
 @click.command(
@@ -31,55 +65,8 @@ _brokers = brokers_option("what the app names, else the running embedded broker"
     ),
 )
 @app_argument("[APP.py[:PIPELINE]]", required=False)
-@click.option(
-    "--source-partitions",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Partitions of all source topics.",
-)
-@click.option(
-    "--shuffle-partitions", type=click.IntRange(1), metavar="N", help="Partitions of each shuffle."
-)
-@click.option(
-    "--shuffles", type=click.IntRange(0), metavar="N", help="How many shuffles. [default: 1 if any]"
-)
-@click.option(
-    "--cores-per-executor",
-    type=click.IntRange(1),
-    metavar="N",
-    default=4,
-    show_default=True,
-    help="Cores of each executor.",
-)
-@click.option(
-    "--keys",
-    cls=Option,
-    group=STATE,
-    type=click.IntRange(0),
-    metavar="N",
-    default=0,
-    help="Keys in the state at the same time.",
-)
-@click.option(
-    "--keys-per-second",
-    cls=Option,
-    group=STATE,
-    type=click.FloatRange(0),
-    metavar="N",
-    default=0.0,
-    help="New keys per second; needs --ttl.",
-)
-@click.option("--ttl", cls=Option, group=STATE, metavar="INTERVAL", help="How long a key lives.")
-@click.option(
-    "--bytes-per-key",
-    cls=Option,
-    group=STATE,
-    type=click.IntRange(1),
-    metavar="N",
-    default=200,
-    show_default=True,
-    help="State of one key.",
-)
+@_partition_options
+@_state_options
 @_brokers
 @spark_options
 @json_option

@@ -6,19 +6,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eagre_bench import plots
-from eagre_bench.canvas import COLOURS
 from eagre_bench.errors import BenchError
 from eagre_bench.publish import number
 from eagre_bench.rates import HELD_BELOW_MS
-from eagre_bench.sweep_words import SWEEPS
-from eagre_bench.tables import FIRST, NOTHING, RATE, columns, row, table
+from eagre_bench.report import plots
+from eagre_bench.report.canvas import COLOURS
+from eagre_bench.report.sweep_words import SWEEPS
+from eagre_bench.report.tables import FIRST, NOTHING, RATE, columns, row, table
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
+    from eagre_bench.report.tables import Column, Told
     from eagre_bench.results import Document, Figures
-    from eagre_bench.tables import Column, Told
 
 TEMPLATE = "report.html.j2"
 SAME = "no difference"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eagre_bench import plots
 from eagre_bench.publish import number
+from eagre_bench.report import plots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

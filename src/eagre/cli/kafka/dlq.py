@@ -11,8 +11,8 @@ import click
 
 from eagre.cli.commands import Group
 from eagre.cli.console import json_option, result, say, table, write_json
-from eagre.cli.records import Sender, as_text, printable
-from eagre.cli.topic import cluster, topics_of
+from eagre.cli.kafka.records import Sender, as_text, printable
+from eagre.cli.kafka.topic import cluster, topics_of
 from eagre.config import counted, timestamp_ms
 from eagre.connectors.error_policy import SUFFIX
 from eagre.delivery.dead_letters import REPLAYED, DeadLetter, Progress, dead_letters, topic_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from eagre_bench import plots
 from eagre_bench.publish import number
+from eagre_bench.report import plots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
