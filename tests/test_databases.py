@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import functions as F
 
 import eagre as eg
+from database_servers import PASSWORD, PostgresServer, RedisServer
 from eagre.broker import Topics
 from eagre.errors import SettingsError
 from eagre.testing import Record
 from eagre.waiting import wait_until
 from queries import send
-from servers import PASSWORD, PostgresServer, RedisServer
 
 PAYMENTS = "card STRING, amount DOUBLE, n INT"
 VERSION = ("_eagre_source", "_eagre_offset", "_eagre_ordinal", "_eagre_time")

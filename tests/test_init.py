@@ -7,9 +7,9 @@ from importlib.util import find_spec
 
 import pytest
 
+from database_servers import PASSWORD, RedisServer
 from eagre.runtime.app import App
 from eagre.templates import projects
-from servers import PASSWORD, RedisServer
 
 
 @pytest.fixture(scope="module")

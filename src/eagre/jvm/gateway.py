@@ -365,7 +365,7 @@ def uses_processing_time(df: DataFrame) -> bool:
 
 
 @dataclass(frozen=True)
-class Vitals:
+class JvmMetrics:
     """The current metrics of a JVM.
 
     Attributes:
@@ -389,9 +389,14 @@ class Vitals:
     waits: dict[str, list[int]]
 
 
-def vitals(spark: SparkSession) -> Vitals:
+def jvm_metrics(spark: SparkSession) -> JvmMetrics:
     """Return the metrics of the session's JVM, in one call."""
-    return Vitals(**json.loads(companion(spark, "metrics.JvmMetrics").report()))
+    return JvmMetrics(**json.loads(companion(spark, "metrics.JvmMetrics").report()))
+
+
+# The earlier names, still used by runtime/.
+Vitals = JvmMetrics
+vitals = jvm_metrics
 
 
 def parse_partition(name: str) -> tuple[str, int]:

@@ -253,7 +253,7 @@ def _readable(looker, tmp_path):
             looker.window.click("#theme")
         for width in (1280, 390):
             assert fits(looker, width), f"{theme} at {width} px is wider than the window"
-            picture(looker, f"page-{theme}-{width}", tmp_path)
+            picture(looker, f"dashboard-{theme}-{width}", tmp_path)
         for selector in ("h1", "#tiles .tile span", "#causes h2", "#meter"):
             assert contrast(looker, selector) > 3.5, (theme, selector)
     looker.window.click("#theme")
@@ -264,7 +264,7 @@ def _stalls(looker, broker, tmp_path):
     os.kill(broker.pid, signal.SIGKILL)
     looker.until(lambda: looker.text("#phase") == "stalled", 90, "a dead broker is not noticed")
     assert "no Kafka broker answers at" in looker.text("#why")
-    picture(looker, "page-stalled", tmp_path)
+    picture(looker, "dashboard-stalled", tmp_path)
     again = EmbeddedBroker(port=broker.port, data=broker.data).start()
     looker.until(lambda: looker.text("#phase") == "running", 120, "it does not come back")
     return again

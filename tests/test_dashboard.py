@@ -141,7 +141,7 @@ def test_two_hosts_are_none(page):
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"]
 )
-def test_pages_of_other_origins_are_refused_even_with_the_cookie(page, origin):
+def test_requests_from_other_origins_are_refused_even_with_the_cookie(page, origin):
     cookie = f"eagre_{port_of(page)}={TOKEN}"
     told = origin.format(port=port_of(page))
     assert ask(page, "/api/state", Origin=told, Cookie=cookie).status == 403
@@ -170,7 +170,7 @@ def test_head_has_no_body(page):
         "/static/../board.py",
         "/%2e%2e/board.py",
         "//etc/passwd",
-        "/page.css/../../board.py",
+        "/dashboard.css/../../board.py",
         "/board.py",
     ],
 )
