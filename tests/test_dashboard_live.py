@@ -1,6 +1,6 @@
-"""The page in a real browser, on a real pipeline: what people see.
+"""The dashboard in a real browser, on a real pipeline.
 
-``EAGRE_SCREENSHOTS=docs/images`` writes the pictures of the docs.
+``EAGRE_SCREENSHOTS=docs/images`` writes the screenshots of the docs.
 """
 
 import json
@@ -27,7 +27,7 @@ CHROMIUM = (
 )
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed: the page is not looked at"),
+    pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed"),
 ]
 
 APP = """
@@ -73,18 +73,16 @@ class Load:
         self._producer.flush(5)
 
 
-class Looker:
-    """A browser window on the page, with everything it complains about."""
+class DashboardTab:
+    """A browser window on the dashboard, its console errors and the hosts that it asks."""
 
     def __init__(self, window):
         self.window = window
-        self.complaints = []
-        self.asked = set()
-        window.on(
-            "console", lambda m: self.complaints.append(m.text) if m.type == "error" else None
-        )
-        window.on("pageerror", lambda error: self.complaints.append(str(error)))
-        window.on("request", lambda request: self.asked.add(request.url.split("/")[2]))
+        self.errors = []
+        self.hosts = set()
+        window.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        window.on("pageerror", lambda error: self.errors.append(str(error)))
+        window.on("request", lambda request: self.hosts.add(request.url.split("/")[2]))
 
     def text(self, selector):
         return self.window.inner_text(selector)
@@ -114,22 +112,22 @@ def broker(tmp_path):
     started.stop()
 
 
-def picture(looker, name, tmp_path):
+def screenshot(tab, name, tmp_path):
     folder = Path(os.environ.get("EAGRE_SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
-    looker.window.evaluate("window.scrollTo(0, 0)")
-    looker.window.screenshot(path=folder / f"{name}.png")
+    tab.window.evaluate("window.scrollTo(0, 0)")
+    tab.window.screenshot(path=folder / f"{name}.png")
 
 
-def fits(looker, width):
-    looker.window.set_viewport_size({"width": width, "height": 900})
-    looker.window.wait_for_timeout(1200)
-    return looker.window.evaluate("document.documentElement.scrollWidth") <= width
+def fits(tab, width):
+    tab.window.set_viewport_size({"width": width, "height": 900})
+    tab.window.wait_for_timeout(1200)
+    return tab.window.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def contrast(looker, selector):
-    """How far a text stands out from what is behind it, as WCAG counts it."""
-    return looker.window.evaluate(CONTRAST, selector)
+def contrast(tab, selector):
+    """Return the contrast of a text and its background, as WCAG defines it."""
+    return tab.window.evaluate(CONTRAST, selector)
 
 
 CONTRAST = """(selector) => {
@@ -139,37 +137,41 @@ CONTRAST = """(selector) => {
     return 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
   };
   const node = document.querySelector(selector);
-  const ground = (one) => getComputedStyle(one).backgroundColor;
-  let behind = node;
-  while (ground(behind) === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
-  const a = luminance(getComputedStyle(node).color), b = luminance(ground(behind));
+  const background = (element) => getComputedStyle(element).backgroundColor;
+  let parent = node;
+  while (background(parent) === "rgba(0, 0, 0, 0)") parent = parent.parentElement;
+  const a = luminance(getComputedStyle(node).color), b = luminance(background(parent));
   return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
 }"""
 
 
-def test_the_page_shows_the_stream_and_its_tail(cli, broker, browser, tmp_path):
+def test_the_dashboard_shows_the_stream_and_its_latency(cli, broker, browser, tmp_path):
     app = cli.app(APP)
     run = Run(cli, app, "--brokers", broker.address, "--every", "8 seconds", "--slo-check")
     load = None
     try:
         run.wait_for("dashboard: ")
         address = next(line for line in run.said if "dashboard: " in line).split("dashboard: ")[1]
-        looker = Looker(browser.new_page(viewport={"width": 1280, "height": 900}))
-        looker.window.goto(address)
-        assert "token" not in looker.window.url
+        tab = DashboardTab(browser.new_page(viewport={"width": 1280, "height": 900}))
+        tab.window.goto(address)
+        assert "token" not in tab.window.url
         run.wait_for("running in real-time")
-        looker.until(lambda: looker.text("#phase") == "waiting for records", 10, "it never waits")
-        assert "payments" in looker.text("#graph")
+        tab.until(
+            lambda: tab.text("#phase") == "waiting for records",
+            10,
+            "the waiting phase is not shown",
+        )
+        assert "payments" in tab.text("#graph")
         load = Load(broker.address)
-        _flows(looker)
-        _opens(looker)
-        _seen_from_outside(cli)
-        _readable(looker, tmp_path)
-        broker = _stalls(looker, broker, tmp_path)
-        _starts_again(looker, cli)
-        assert looker.window.title() != "pwned"
-        assert looker.complaints == []
-        assert {host.split(":")[0] for host in looker.asked} == {"127.0.0.1"}
+        _shows_the_stream(tab)
+        _shows_records(tab)
+        _shows_other_processes(cli)
+        _fits_every_window(tab, tmp_path)
+        broker = _shows_a_stall(tab, broker, tmp_path)
+        _shows_a_restart(tab, cli)
+        assert tab.window.title() != "pwned"
+        assert tab.errors == []
+        assert {host.split(":")[0] for host in tab.hosts} == {"127.0.0.1"}
     finally:
         if load:
             load.close()
@@ -181,52 +183,50 @@ def test_the_page_shows_the_stream_and_its_tail(cli, broker, browser, tmp_path):
     assert run.has("score: SLO p99 < 250ms broken")
 
 
-def _flows(looker):
-    looker.until(lambda: looker.text("#phase") == "running", 30, "no records are seen")
-    looker.until(lambda: FIGURE.search(looker.text("#tiles .c-p50")), 20, "no latency is shown")
+def _shows_the_stream(tab):
+    tab.until(lambda: tab.text("#phase") == "running", 30, "no records are seen")
+    tab.until(lambda: FIGURE.search(tab.text("#tiles .c-p50")), 20, "no latency is shown")
     seen = set()
 
     def moves():
-        seen.add(looker.text("#tiles"))
+        seen.add(tab.text("#tiles"))
         return len(seen) > 4
 
-    looker.until(moves, 20, "the figures stand still")
-    looker.until(
-        lambda: looker.window.locator("#latency-chart line.epoch").count() > 0,
+    tab.until(moves, 20, "the figures do not change")
+    tab.until(
+        lambda: tab.window.locator("#latency-chart line.epoch").count() > 0,
         30,
-        "no boundary is marked",
+        "no epoch boundary is shown",
     )
-    assert looker.window.locator("#latency-chart path.series").count() == 4
-    assert re.search(r"\n\d", looker.text("#epochs"))
-    assert "waiting in the source topic" in looker.text("#chain")
-    assert "payments/1" in looker.text("#partitions")
-    assert re.search(r"2 \+ \d+ = \d+ task slots of", looker.text("#graph"))
+    assert tab.window.locator("#latency-chart path.series").count() == 4
+    assert re.search(r"\n\d", tab.text("#epochs"))
+    assert "waiting in the source topic" in tab.text("#chain")
+    assert "payments/1" in tab.text("#partitions")
+    assert re.search(r"2 \+ \d+ = \d+ task slots of", tab.text("#graph"))
     keys = re.compile(r"[1-9][\d,]* *\n?keys")
-    looker.until(lambda: keys.search(looker.text("#state")), 30, "no keys of the state are shown")
-    assert "SLO: p99 < 250ms" in looker.text("#slo")
-    assert "spark.sql.shuffle.partitions" in looker.text("#settings")
-    looker.window.hover("#latency-chart svg")
-    assert "p99" in looker.text("#latency-chart .tip")
+    tab.until(lambda: keys.search(tab.text("#state")), 30, "no keys of the state are shown")
+    assert "SLO: p99 < 250ms" in tab.text("#slo")
+    assert "spark.sql.shuffle.partitions" in tab.text("#settings")
+    tab.window.hover("#latency-chart svg")
+    assert "p99" in tab.text("#latency-chart .tip")
 
 
-def _opens(looker):
-    looker.window.click("#topics [data-topic=scores] summary")
-    looker.until(
-        lambda: '"risk":' in looker.text("#topics"), 15, "no record of the output is shown"
-    )
-    looker.window.click("#letters [data-topic='payments.dlq'] summary")
-    looker.until(lambda: "no payment" in looker.text("#letters"), 15, "no dead letter is shown")
-    assert "UNPARSABLE: the value is not a JSON object" in looker.text("#letters")
-    looker.until(lambda: MARKUP in looker.text("#topics"), 15, "markup is not shown as text")
-    looker.window.uncheck("#payloads")
-    looker.until(lambda: "hidden" in looker.text("#topics"), 15, "the switch hides nothing")
-    assert '"risk":' not in looker.text("#topics")
-    looker.window.check("#payloads")
-    looker.until(lambda: '"risk":' in looker.text("#topics"), 15, "the switch shows nothing again")
+def _shows_records(tab):
+    tab.window.click("#topics [data-topic=scores] summary")
+    tab.until(lambda: '"risk":' in tab.text("#topics"), 15, "no record of the output is shown")
+    tab.window.click("#letters [data-topic='payments.dlq'] summary")
+    tab.until(lambda: "no payment" in tab.text("#letters"), 15, "no dead letter is shown")
+    assert "UNPARSABLE: the value is not a JSON object" in tab.text("#letters")
+    tab.until(lambda: MARKUP in tab.text("#topics"), 15, "markup is not shown as text")
+    tab.window.uncheck("#payloads")
+    tab.until(lambda: "hidden" in tab.text("#topics"), 15, "the switch hides nothing")
+    assert '"risk":' not in tab.text("#topics")
+    tab.window.check("#payloads")
+    tab.until(lambda: '"risk":' in tab.text("#topics"), 15, "the switch shows nothing again")
 
 
-def _seen_from_outside(cli):
-    """A page that is started later, by another process, measures the same pipeline."""
+def _shows_other_processes(cli):
+    """A dashboard of another process, started later, measures the same pipeline."""
     other = cli.start("dashboard")
     try:
         line = other.stderr.readline()
@@ -238,45 +238,45 @@ def _seen_from_outside(cli):
                 views = json.load(answer)["pipelines"]
             return [v["meter"]["total"]["records"] > 100 for v in views] == [True]
 
-        wait_until(measured, 30, "a page of its own sees nothing")
+        wait_until(measured, 30, "a separate dashboard sees no records")
     finally:
         other.send_signal(signal.SIGTERM)
         assert other.wait(20) == 0
         other.communicate()
 
 
-def _readable(looker, tmp_path):
+def _fits_every_window(tab, tmp_path):
     if "EAGRE_SCREENSHOTS" in os.environ:
-        looker.window.wait_for_timeout(45_000)
+        tab.window.wait_for_timeout(45_000)
     for theme in ("light", "dark"):
-        if looker.window.evaluate("document.documentElement.dataset.theme") != theme:
-            looker.window.click("#theme")
+        if tab.window.evaluate("document.documentElement.dataset.theme") != theme:
+            tab.window.click("#theme")
         for width in (1280, 390):
-            assert fits(looker, width), f"{theme} at {width} px is wider than the window"
-            picture(looker, f"dashboard-{theme}-{width}", tmp_path)
+            assert fits(tab, width), f"{theme} at {width} px is wider than the window"
+            screenshot(tab, f"dashboard-{theme}-{width}", tmp_path)
         for selector in ("h1", "#tiles .tile span", "#causes h2", "#meter"):
-            assert contrast(looker, selector) > 3.5, (theme, selector)
-    looker.window.click("#theme")
-    looker.window.set_viewport_size({"width": 1280, "height": 900})
+            assert contrast(tab, selector) > 3.5, (theme, selector)
+    tab.window.click("#theme")
+    tab.window.set_viewport_size({"width": 1280, "height": 900})
 
 
-def _stalls(looker, broker, tmp_path):
+def _shows_a_stall(tab, broker, tmp_path):
     os.kill(broker.pid, signal.SIGKILL)
-    looker.until(lambda: looker.text("#phase") == "stalled", 90, "a dead broker is not noticed")
-    assert "no Kafka broker answers at" in looker.text("#why")
-    picture(looker, "dashboard-stalled", tmp_path)
+    tab.until(lambda: tab.text("#phase") == "stalled", 90, "a dead broker is not reported")
+    assert "no Kafka broker answers at" in tab.text("#why")
+    screenshot(tab, "dashboard-stalled", tmp_path)
     again = EmbeddedBroker(port=broker.port, data=broker.data).start()
-    looker.until(lambda: looker.text("#phase") == "running", 120, "it does not come back")
+    tab.until(lambda: tab.text("#phase") == "running", 120, "the pipeline did not recover")
     return again
 
 
-def _starts_again(looker, cli):
-    before = looker.window.locator("#latency-chart line.restart").count()
+def _shows_a_restart(tab, cli):
+    before = tab.window.locator("#latency-chart line.restart").count()
     jvm_of(cli).kill()
-    looker.until(
-        lambda: looker.window.locator("#latency-chart line.restart").count() > before,
+    tab.until(
+        lambda: tab.window.locator("#latency-chart line.restart").count() > before,
         60,
-        "the restart is not marked",
+        "the restart is not shown",
     )
-    looker.until(lambda: looker.text("#phase") == "running", 60, "it does not come back")
-    assert re.search(r"\d+ restarts?\b", looker.text("#status"))
+    tab.until(lambda: tab.text("#phase") == "running", 60, "the pipeline did not recover")
+    assert re.search(r"\d+ restarts?\b", tab.text("#status"))
