@@ -151,7 +151,7 @@ def test_the_dashboard_shows_the_stream_and_its_latency(cli, broker, browser, tm
     load = None
     try:
         run.wait_for("dashboard: ")
-        address = next(line for line in run.said if "dashboard: " in line).split("dashboard: ")[1]
+        address = next(line for line in run.output if "dashboard: " in line).split("dashboard: ")[1]
         tab = DashboardTab(browser.new_page(viewport={"width": 1280, "height": 900}))
         tab.window.goto(address)
         assert "token" not in tab.window.url
@@ -179,7 +179,7 @@ def test_the_dashboard_shows_the_stream_and_its_latency(cli, broker, browser, tm
         broker.stop()
         for pipe in (run.process.stdin, run.process.stdout, run.process.stderr):
             pipe.close()
-    assert code == ExitCode.SLO_BROKEN, run.said
+    assert code == ExitCode.SLO_BROKEN, run.output
     assert run.has("score: SLO p99 < 250ms broken")
 
 

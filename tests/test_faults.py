@@ -78,7 +78,7 @@ def test_a_full_disk_is_reported_and_nothing_is_lost(cli, run, small_disk, eagre
     filler.unlink()
     produce(at, "full-in", rows(60, 90))
     wait_until(lambda: written(at, "full-out") >= 90, 90, "the run did not continue")
-    assert running.end() == 0, running.said
+    assert running.end() == 0, running.output
     assert counts(eagre_harness, "full-out") == expected(90)
 
 
