@@ -429,7 +429,7 @@ MODULES = [
 ]
 
 
-LABORATORY = ["laboratory.ablation", "laboratory.anatomy", "laboratory.animation"]
+LABORATORY = ["laboratory.ablation", "laboratory.boundary", "laboratory.animation"]
 
 
 @pytest.mark.parametrize("name", [*MODULES, *LABORATORY])
