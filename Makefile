@@ -56,7 +56,7 @@ profile: setup $(VENV)/.bench  ## measure the latency profile, setting by settin
 	@$(BIN)/python -m laboratory.ablation
 
 boundary: setup $(VENV)/.bench  ## measure the epoch boundary, phase by phase, for docs/internals/boundary.md
-	@$(BIN)/python -m laboratory.anatomy
+	@$(BIN)/python -m laboratory.boundary
 
 clean:  ## remove everything that was built here
 	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache src/eagre/jvm/lib

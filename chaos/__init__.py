@@ -1,1 +1,1 @@
-"""Faults against running pipelines, and a verifier that knows nothing of Eagre."""
+"""Fault injection for exactly-once pipelines, and an independent verifier."""

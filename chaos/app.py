@@ -1,7 +1,7 @@
-"""Two pipelines that must deliver exactly once.
+"""Two pipelines with exactly-once delivery.
 
-Their outputs have more partitions than their source, so that rows which stand side by side in the
-source end in different partitions: of those, a dying run may have delivered any.
+Their outputs have more partitions than their source, so that neighbouring rows of the source go to
+different partitions: a run that dies may have delivered any subset of them.
 """
 
 from pyspark.sql import DataFrame
@@ -21,7 +21,7 @@ events = eg.Kafka(
     ),
 )
 def stateless(df: DataFrame) -> DataFrame:
-    """One result of most rows, two of every third."""
+    """Return one result for most rows, two for every third."""
     copies = F.sequence(F.lit(1), F.when(F.col("id") % 3 == 0, 2).otherwise(1))
     return df.select("id", "card", "n", F.explode(copies).alias("copy"))
 
@@ -33,5 +33,5 @@ def stateless(df: DataFrame) -> DataFrame:
     ),
 )
 def counts(df: DataFrame) -> DataFrame:
-    """Running count and sum of each card."""
+    """Return the running count and sum of each card."""
     return df.groupBy("card").agg(F.count("*").alias("count"), F.sum("n").alias("total"))

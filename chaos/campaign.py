@@ -1,4 +1,4 @@
-"""Rounds of faults over a pipeline, and the report."""
+"""Run rounds of faults against a pipeline and report the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 
 from .faults import Broker, Faults, Run
-from .ghost import write_late
+from .late_writes import write_late
 from .load import Load
 from .verify import SOURCE, Verdict, verify
 
@@ -29,16 +29,16 @@ HERE = Path(__file__).parent
 PIPELINES = ("stateless", "counts")
 RESUME = {
     "spark": "Spark starts",
-    "fence": "the run before is fenced off",
+    "fence": "the previous run is fenced",
     "running": "the query runs",
-    "seconds": "results come out",
+    "seconds": "results appear",
 }
 CONTROLS = ("none", "off", "maximum", "late")
-CONTROLS_HELP = """break exactly once, which must be found: nothing is left out (repeats), all up to
-the highest position is left out (losses), records of a dead run come late (repeats for readers that
-do not follow the fences)"""
+CONTROLS_HELP = """break exactly-once delivery; the verifier must notice. off: no replay filter
+(duplicates). maximum: everything up to the highest position is skipped (losses). late: records of a
+dead run arrive late (duplicates for readers that ignore fences)"""
 QUIET_SECONDS = 8
-"""Without a new result: everything has come out."""
+"""After so long without a new result, the output is complete."""
 
 
 def campaign(  # noqa: PLR0913  (an option of the command line each)
@@ -53,13 +53,15 @@ def campaign(  # noqa: PLR0913  (an option of the command line each)
     folder: Path,
     conf: list[str],
 ) -> dict:
-    """Run a pipeline under load through the faults, and verify what came out."""
+    """Run a pipeline under load, inject the faults, and verify the output."""
     pick = random.Random(seed)
     shutil.copy(HERE / "app.py", folder / "app.py")
     env = {**os.environ, "EAGRE_STATE": str(folder / "state")}
     env.pop("EAGRE_BROKERS", None)
     settings = ["spark.sql.shuffle.partitions=2", *conf]
-    env["PYSPARK_SUBMIT_ARGS"] = " ".join([*(f"--conf {one}" for one in settings), "pyspark-shell"])
+    env["PYSPARK_SUBMIT_ARGS"] = " ".join(
+        [*(f"--conf {setting}" for setting in settings), "pyspark-shell"]
+    )
     if control in ("off", "maximum"):
         env["EAGRE_DELIVERY_CONTROL"] = control
     broker = Broker(folder, env)
@@ -77,9 +79,9 @@ def campaign(  # noqa: PLR0913  (an option of the command line each)
         time.sleep(3)
         for number, kind in enumerate(kinds, 1):
             time.sleep(pick.uniform(1, pause))
-            faults.strike(kind)
-            seconds = _resumed(run, broker.address, f"chaos-{pipeline}", faults.struck)
-            resumes.append({"kind": kind, "seconds": seconds, **_phases(run, faults.struck)})
+            faults.inject(kind)
+            seconds = _resumed(run, broker.address, f"chaos-{pipeline}", faults.injected_at)
+            resumes.append({"kind": kind, "seconds": seconds, **_phases(run, faults.injected_at)})
             print(
                 f"{pipeline} {number}/{len(kinds)} {kind}: resumed after {seconds:.1f} s",
                 flush=True,
@@ -98,7 +100,7 @@ def campaign(  # noqa: PLR0913  (an option of the command line each)
 
 
 def _ends(brokers: str, topic: str) -> tuple[int, int]:
-    """How many records there are, and in how many partitions."""
+    """Return the number of records and of partitions."""
     consumer = Consumer({"bootstrap.servers": brokers, "group.id": "chaos-look", "log_level": 0})
     try:
         partitions = consumer.list_topics(topic, 20).topics[topic].partitions
@@ -109,18 +111,20 @@ def _ends(brokers: str, topic: str) -> tuple[int, int]:
 
 
 def _resumed(run: Run, brokers: str, topic: str, begin: float) -> float:
-    """Wait until the output moves again, out of a living JVM; give how long that took.
+    """Wait until a live JVM writes results again; return how long that took.
 
-    By more than fences, of which each partition gets one.
+    Fence records, one per partition, do not count.
     """
     deadline = time.monotonic() + 180
     known, moves = None, 0
     while time.monotonic() < deadline:
         if run.process.poll() is not None:
-            raise SystemExit("the run ended by itself:\n" + "\n".join(t for _, t in run.said[-10:]))
+            raise SystemExit(
+                "the run ended unexpectedly:\n" + "\n".join(t for _, t in run.output[-10:])
+            )
         try:
             now, partitions = _ends(brokers, topic)
-        except Exception:  # noqa: BLE001  (the broker may be away)
+        except Exception:  # noqa: BLE001  (the broker may be down)
             time.sleep(0.1)
             continue
         moves = moves + 1 if known is not None and now > known + partitions else 0
@@ -132,18 +136,18 @@ def _resumed(run: Run, brokers: str, topic: str, begin: float) -> float:
 
 
 def _phases(run: Run, begin: float) -> dict[str, float]:
-    """When the new child began, fenced and ran, in seconds after the fault."""
+    """Return when the new run started Spark, fenced and ran, in seconds after the fault."""
     words = {"spark": "starting Spark", "fence": "fencing", "running": "running in real-time"}
-    found = {}
+    phases = {}
     for name, word in words.items():
-        times = [at - begin for at, line in list(run.said) if at >= begin and word in line]
+        times = [at - begin for at, line in list(run.output) if at >= begin and word in line]
         if times:
-            found[name] = round(times[-1], 2)
-    return found
+            phases[name] = round(times[-1], 2)
+    return phases
 
 
 def _settle(brokers: str, topic: str) -> None:
-    """Wait until the output stands still: everything has come out."""
+    """Wait until no more results arrive."""
     since, known = time.monotonic(), -1
     while time.monotonic() - since < QUIET_SECONDS:
         now, _ = _ends(brokers, topic)
@@ -153,7 +157,7 @@ def _settle(brokers: str, topic: str) -> None:
 
 
 def chosen(rounds: int, seed: int) -> list[str]:
-    """Every kind in turn, in an order of the seed's."""
+    """Return every kind in turn, in an order given by the seed."""
     pick = random.Random(seed)
     turns = [cycle(pick.sample(kind, len(kind))) for kind in Faults.KINDS]
     kinds: list[str] = []
@@ -167,18 +171,18 @@ def chosen(rounds: int, seed: int) -> list[str]:
 def main() -> None:
     """Run the campaigns of all pipelines, print and write the report."""
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20, help="faults, over all pipelines")
+    parser.add_argument(
+        "--rounds", type=int, default=20, help="number of faults, over all pipelines"
+    )
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
     parser.add_argument("--rate", type=float, default=300)
     parser.add_argument("--every", default="10 seconds")
-    parser.add_argument("--pause", type=float, default=12, help="most seconds before each fault")
+    parser.add_argument("--pause", type=float, default=12, help="maximum seconds before each fault")
     parser.add_argument("--control", choices=CONTROLS, default="none", help=CONTROLS_HELP)
     parser.add_argument("--pipeline", choices=PIPELINES, action="append")
-    parser.add_argument("--kinds", help="these faults, with commas, instead of all in turn")
-    parser.add_argument(
-        "--conf", action="append", default=[], help="a setting of Spark's: KEY=VALUE"
-    )
-    parser.add_argument("--out", type=Path, help="where the report goes as JSON")
+    parser.add_argument("--kinds", help="comma-separated faults to inject instead of all in turn")
+    parser.add_argument("--conf", action="append", default=[], help="a Spark setting: KEY=VALUE")
+    parser.add_argument("--out", type=Path, help="write the report to this file, as JSON")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     print(f"seed {options.seed}", flush=True)
@@ -204,11 +208,11 @@ def main() -> None:
         print(summary(results[-1]), flush=True)
     if options.out:
         options.out.write_text(json.dumps({"seed": options.seed, "results": results}, indent=2))
-    raise SystemExit(0 if all(as_expected(one, options.control) for one in results) else 1)
+    raise SystemExit(0 if all(as_expected(result, options.control) for result in results) else 1)
 
 
 def as_expected(result: dict, control: str) -> bool:
-    """Tell whether a campaign found what it must: nothing, or with a control what that breaks."""
+    """Return whether the verdict is as it must be: clean, or broken in the way of the control."""
     match control:
         case "off":
             return result["repeated"] > 0
@@ -225,27 +229,27 @@ def _figures(result: dict) -> dict:
 
 
 def summary(result: dict) -> str:
-    """Say in a few lines what a campaign found."""
+    """Summarise the verdict of a campaign in a few lines."""
     return (
         f"{result['pipeline']}: {result['checked']:,} results checked, "
         f"{sum(result['faults'].values())} faults, {result['lost']} lost, "
         f"{result['repeated']} repeated ({result['repeated_plain']} for a plain reader), "
         f"{result['wrong']} wrong, {result['disordered']} keys out of order, "
-        f"{result['void']} shut out by fences"
+        f"{result['void']} rejected by fences"
         + _resume_times(result["resumes"])
         + "".join(f"\n  {example}" for example in result["examples"][:6])
     )
 
 
 def _resume_times(resumes: list[dict]) -> str:
-    """Say when each phase of coming back was reached after a fault: the median, and the 95th."""
-    told = ""
+    """Format when each phase of the recovery was reached: median and 95th percentile."""
+    text = ""
     for name, words in RESUME.items():
-        times = sorted(one[name] for one in resumes if name in one)
+        times = sorted(resume[name] for resume in resumes if name in resume)
         if times:
             p95 = times[math.ceil(len(times) * 0.95) - 1]
-            told += f"\n  {words} after {statistics.median(times):.1f} s (p95 {p95:.1f} s)"
-    return told
+            text += f"\n  {words} after {statistics.median(times):.1f} s (p95 {p95:.1f} s)"
+    return text
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is done to the processes of a run and to the broker, by their ids."""
+"""The faults: signals to the processes of a run and to the broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import psutil
 
 from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS, numbered
 
-from .ghost import leave_a_hole
+from .late_writes import leave_a_gap
 
 if TYPE_CHECKING:
     import random
@@ -25,7 +25,7 @@ EAGRE = Path(sys.executable).parent / "eagre"
 
 
 class Broker:
-    """The embedded broker in the background, which can be killed, paused and started again."""
+    """The embedded broker in the background; can be killed, paused and restarted."""
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self._folder, self._env = folder, env
@@ -33,7 +33,7 @@ class Broker:
         self.address = ""
 
     def start(self) -> None:
-        """Start it, on the port it had."""
+        """Start it, on the same port as before."""
         command = [EAGRE, "broker", "start", "--port", str(self._port), "--data", "broker"]
         done = subprocess.run(
             command, cwd=self._folder, env=self._env, capture_output=True, text=True, check=False
@@ -63,11 +63,11 @@ class Broker:
 
 
 class Run:
-    """One ``eagre run``, started again when it ends; what it says is kept with the time."""
+    """One ``eagre run`` that can be restarted; stores its output with times."""
 
     def __init__(self, folder: Path, env: dict[str, str], *args: str) -> None:
         self._folder, self._env, self._args = folder, env, args
-        self.said: list[tuple[float, str]] = []
+        self.output: list[tuple[float, str]] = []
         self._log = (folder / "run.log").open("a")
         self.process = self._start()
 
@@ -84,46 +84,46 @@ class Run:
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         for line in process.stderr or ():
-            self.said.append((time.monotonic(), line.rstrip()))
+            self.output.append((time.monotonic(), line.rstrip()))
             self._log.write(f"{time.monotonic():.2f} {line}")
             self._log.flush()
 
-    def again(self) -> None:
-        """Start it anew, as a service manager would."""
+    def restart(self) -> None:
+        """Restart it, as a service manager would."""
         self.process.wait(60)
         self.process = self._start()
 
     def wait_for(self, word: str, since: float, timeout: float = 120) -> float:
-        """Wait until it says something after a moment; give when it did."""
+        """Wait until it prints a text after a time; return when it did."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            for at, line in list(self.said):
+            for at, line in list(self.output):
                 if at >= since and word in line:
                     return at
             time.sleep(0.005)
-        tail = "\n".join(line for _, line in self.said[-15:])
-        raise SystemExit(f"the run never said {word!r}:\n{tail}")
+        tail = "\n".join(line for _, line in self.output[-15:])
+        raise SystemExit(f"the run never printed {word!r}:\n{tail}")
 
     def parts(self) -> dict[str, psutil.Process]:
-        """The parent, the Python child, and the JVM, as far as they live: a zombie does not."""
-        found = {}
+        """Return the parent, the Python child and the JVM, as far as they are alive."""
+        processes = {}
         try:
             parent = psutil.Process(self.process.pid)
-            found["parent"] = parent
+            processes["parent"] = parent
             for process in parent.children(recursive=True):
                 words = " ".join(process.cmdline())
                 if process.status() == psutil.STATUS_ZOMBIE:
                     continue
                 if "eagre.runtime.child" in words:
-                    found["python"] = process
+                    processes["python"] = process
                 elif "java" in words and "SparkSubmit" in words:
-                    found["jvm"] = process
+                    processes["jvm"] = process
         except psutil.NoSuchProcess:
             pass
-        return found
+        return processes
 
     def kill(self, *names: str) -> None:
-        """Kill parts of it, all in one moment."""
+        """Kill some of its processes at once."""
         parts = self.parts()
         for name in names:
             if name in parts:
@@ -137,11 +137,11 @@ class Run:
 
 
 class Faults:
-    """The kinds of faults; each leaves the run on its way back."""
+    """The kinds of faults; the run recovers from each."""
 
     def __init__(self, run: Run, broker: Broker, checkpoint: Path, pick: random.Random) -> None:
         self._run, self._broker, self._checkpoint, self._pick = run, broker, checkpoint, pick
-        self.struck = 0.0
+        self.injected_at = 0.0
 
     KINDS = (
         ("jvm",),
@@ -155,28 +155,28 @@ class Faults:
         ("hole",),
         ("stop_and_start",),
     )
-    """What a campaign goes through in turn; of several points in one line, one each time."""
+    """A campaign injects these in turn, one of each line at a time."""
 
-    def strike(self, kind: str) -> None:
-        """Do it; ``struck`` is then the moment of the last blow."""
-        self.struck = time.monotonic()
+    def inject(self, kind: str) -> None:
+        """Inject a fault; ``injected_at`` is then the time of the last kill."""
+        self.injected_at = time.monotonic()
         getattr(self, f"_{kind}")()
 
     def _jvm(self) -> None:
         self._run.kill("jvm")
 
     def _mid_epoch(self) -> None:
-        """With results behind the last commit, which the next run reads the rows of again."""
+        """Kill with results after the last commit, whose rows the next run reads again."""
         self._await_commit()
         time.sleep(2)
-        self._blow("jvm")
+        self._kill("jvm")
 
     def _python(self) -> None:
         self._run.kill("python")
 
     def _group(self) -> None:
         self._run.kill("parent", "python", "jvm")
-        self._run.again()
+        self._run.restart()
 
     def _broker_killed(self) -> None:
         self._broker.signal(signal.SIGKILL)
@@ -189,33 +189,33 @@ class Faults:
         self._broker.signal(signal.SIGCONT)
 
     def _paused_and_group(self) -> None:
-        """What the dead process had sent is appended when the broker wakes."""
+        """Records that the dead process had sent are appended when the broker continues."""
         self._broker.signal(signal.SIGSTOP)
         time.sleep(self._pick.uniform(0.2, 1))
         self._run.kill("parent", "python", "jvm")
-        self._run.again()
+        self._run.restart()
         time.sleep(self._pick.uniform(0, 4))
         self._broker.signal(signal.SIGCONT)
 
     def _hole(self) -> None:
-        """One partition of the output has what the others lack."""
+        """One partition of the output has results that the others lack."""
         self._run.kill("parent", "python", "jvm")
         time.sleep(1)
-        leave_a_hole(self._broker.address, self._checkpoint.name)
-        self.struck = time.monotonic()
-        self._run.again()
+        leave_a_gap(self._broker.address, self._checkpoint.name)
+        self.injected_at = time.monotonic()
+        self._run.restart()
 
     def _offsets_written(self) -> None:
-        """Where there are mid-epoch commits, the next start puts one into Spark's logs."""
+        """With mid-epoch commits, the next start writes one into Spark's logs."""
         committed = self._newest("commits")
         if self._newest(MID_EPOCH_COMMITS) >= 0:
             self._run.kill("jvm")
         self._await_newer("offsets", committed)
-        self._blow("jvm", "python")
+        self._kill("jvm", "python")
 
     def _commit_written(self) -> None:
         self._await_commit()
-        self._blow("jvm")
+        self._kill("jvm")
 
     def _while_fencing(self) -> None:
         self._interrupted("fencing the previous run")
@@ -224,33 +224,33 @@ class Faults:
         self._interrupted("of the output for delivered results")
 
     def _catching_up(self) -> None:
-        """With full batches on their way, of which some partitions have more than others."""
+        """Kill with full batches in flight, of which some partitions have more than others."""
         begin = time.monotonic()
         self._run.kill("jvm")
         self._run.wait_for("catching up", begin)
         time.sleep(self._pick.uniform(0.5, 2))
-        self._blow("jvm")
+        self._kill("jvm")
 
     def _while_recovering(self) -> None:
         begin = time.monotonic()
         self._run.kill("jvm")
         self._run.wait_for("starting Spark", begin)
         time.sleep(self._pick.uniform(0, 10))
-        self._blow("jvm", "python")
+        self._kill("jvm", "python")
 
     def _stop_and_start(self) -> None:
         self._run.end()
-        self.struck = time.monotonic()
-        self._run.again()
+        self.injected_at = time.monotonic()
+        self._run.restart()
 
     def _interrupted(self, word: str) -> None:
         begin = time.monotonic()
         self._run.kill("jvm")
         self._run.wait_for(word, begin)
-        self._blow("jvm")
+        self._kill("jvm")
 
-    def _blow(self, *names: str) -> None:
-        self.struck = time.monotonic()
+    def _kill(self, *names: str) -> None:
+        self.injected_at = time.monotonic()
         self._run.kill(*names)
 
     def _await_commit(self) -> None:

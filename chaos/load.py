@@ -1,4 +1,4 @@
-"""A steady stream of records, and the ledger of those that the broker acknowledged."""
+"""A steady stream of records, and the set that the broker acknowledged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CARDS = 40
 
 
 class Load:
-    """Writes records at a rate until it is told to stop; outages are waited out."""
+    """Writes records at a rate until stopped; waits during outages."""
 
     def __init__(self, brokers: str, topic: str, rate: float, seed: int) -> None:
         self._producer = Producer(
@@ -36,11 +36,11 @@ class Load:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start writing."""
         self._thread.start()
 
     def finish(self) -> set[int]:
-        """Stop, wait for every acknowledgement, and give the ids that were acknowledged."""
+        """Stop, wait for every acknowledgement, and return the acknowledged ids."""
         self._stop.set()
         self._thread.join()
         self._producer.flush(120)
@@ -67,10 +67,10 @@ class Load:
             if error is None:
                 self.acknowledged.add(number)
 
-        while not self._taken(row, card, acknowledged):
+        while not self._accepted(row, card, acknowledged):
             self._producer.poll(0.1)
 
-    def _taken(self, row: dict, card: str, acknowledged: Callable) -> bool:
+    def _accepted(self, row: dict, card: str, acknowledged: Callable) -> bool:
         try:
             self._producer.produce(self._topic, json.dumps(row), card, on_delivery=acknowledged)
         except BufferError:

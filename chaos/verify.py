@@ -1,6 +1,6 @@
-"""The verifier: reads input and output as any consumer would, and does its own arithmetic.
+"""The verifier: reads input and output with a plain consumer and computes the expected results.
 
-It imports nothing of Eagre. The rule for fences is written down here a second time, from the page.
+It imports nothing from Eagre. The rule for fences is implemented again, from the documentation.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Record = tuple[int, int, list[tuple[str, bytes]], bytes]
 
 @dataclass
 class Verdict:
-    """What was found; all but ``checked`` and ``void`` must be 0.
+    """The result of a verification; all but ``checked`` and ``void`` must be 0.
 
     Attributes:
         checked: Results that were expected.
-        lost: Expected and not there.
-        repeated: There more than once, for a reader that follows the fences.
-        repeated_plain: There more than once, for a plain reader.
-        wrong: There and not expected: a wrong aggregate, a row from nowhere.
-        disordered: Results of a key that came in another order than their rows.
-        void: Records that the fences shut out.
+        lost: Missing results.
+        repeated: Duplicates, for a reader that follows the fences.
+        repeated_plain: Duplicates, for a plain reader.
+        wrong: Unexpected results, such as a wrong aggregate.
+        disordered: Keys whose results are in another order than their rows.
+        void: Records rejected by fences.
     """
 
     checked: int = 0
@@ -45,46 +45,46 @@ class Verdict:
 
     @property
     def clean(self) -> bool:
-        """Whether a reader that follows the fences has nothing to complain of."""
+        """Whether the output is correct for a reader that follows the fences."""
         return not (self.lost or self.repeated or self.wrong or self.disordered)
 
 
 def records(brokers: str, topic: str) -> list[Record]:
-    """Read a topic from its beginning to its present end."""
+    """Read a topic from its beginning to its current end."""
     consumer = Consumer(
         {"bootstrap.servers": brokers, "group.id": "chaos-verifier", "enable.auto.commit": False}
     )
     partitions = list(consumer.list_topics(topic, 30).topics[topic].partitions)
     ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), 30)[1] for p in partitions}
     consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
-    found = []
+    values = []
     while any(ends.values()):
         message = consumer.poll(30)
         if message is None or message.error():
             raise SystemExit(f"{topic} cannot be read: {message and message.error()}")
         partition, offset = message.partition(), message.offset()
         if offset < ends[partition]:
-            found.append((partition, offset, message.headers() or [], message.value()))
+            values.append((partition, offset, message.headers() or [], message.value()))
         if offset >= ends[partition] - 1:
             ends[partition] = 0
     consumer.close()
-    return sorted(found, key=lambda record: record[:2])
+    return sorted(values, key=lambda record: record[:2])
 
 
 def verify(brokers: str, pipeline: str, acknowledged: set[int]) -> Verdict:
-    """Compare a pipeline's output with what went in."""
+    """Compare a pipeline's output with its input."""
     rows = records(brokers, SOURCE)
     missing = acknowledged - {json.loads(value)["id"] for _, _, _, value in rows}
     if missing:
         raise SystemExit(f"the broker lost {len(missing)} acknowledged records")
     expected = defaultdict(list)
     for _, _, result in results(pipeline, rows):
-        expected[result["card"]].append(_told(result))
+        expected[result["card"]].append(_label(result))
     return _compare(expected, records(brokers, f"chaos-{pipeline}"))
 
 
 def results(pipeline: str, rows: list[Record]) -> Iterator[tuple[Record, int, dict]]:
-    """Give what a pipeline makes of each row: the row, the result's number in it, the result."""
+    """Yield the expected results: the row, the number of the result within it, the result."""
     return _stateless(rows) if pipeline == "stateless" else _counts(rows)
 
 
@@ -96,7 +96,7 @@ def _stateless(rows: list[Record]) -> Iterator[tuple[Record, int, dict]]:
 
 
 def _counts(rows: list[Record]) -> Iterator[tuple[Record, int, dict]]:
-    """A card's rows are in one partition, in the order in which they were read above."""
+    """The rows of a card are in one partition, in order."""
     counts, sums = Counter(), Counter()
     for record in rows:
         row = json.loads(record[3])
@@ -106,8 +106,8 @@ def _counts(rows: list[Record]) -> Iterator[tuple[Record, int, dict]]:
         yield record, 0, {"card": card, "count": counts[card], "total": sums[card]}
 
 
-def _told(result: dict) -> str:
-    """Say a result in a word."""
+def _label(result: dict) -> str:
+    """Return a short label of a result."""
     if "copy" in result:
         return f"{result['id']}/{result['n']}/{result['copy']}"
     return f"{result['count']}/{result['total']}"
@@ -118,15 +118,15 @@ def _compare(expected: dict[str, list[str]], output: list) -> Verdict:
     valid, plain = defaultdict(list), defaultdict(list)
     highest: dict[tuple[int, str], int] = {}
     for partition, _, headers, value in output:
-        told = {name: data.decode().split(" ") for name, data in headers}
-        fence, identity = told.get("eagre-fence"), told.get("eagre")
+        words = {name: data.decode().split(" ") for name, data in headers}
+        fence, identity = words.get("eagre-fence"), words.get("eagre")
         pipeline, incarnation = (fence or identity)[:2]
         known = highest.get((partition, pipeline), 0)
         highest[partition, pipeline] = max(known, int(incarnation))
         if fence:
             continue
         row = json.loads(value)
-        result = _told(row)
+        result = _label(row)
         plain[row["card"]].append(result)
         if int(incarnation) < known:
             verdict.void += 1
@@ -138,17 +138,17 @@ def _compare(expected: dict[str, list[str]], output: list) -> Verdict:
     return verdict
 
 
-def _compare_key(card: str, wanted: list[str], found: list[str], verdict: Verdict) -> None:
-    wanted_set, found_set = set(wanted), set(found)
-    lost, wrong = wanted_set - found_set, found_set - wanted_set
+def _compare_key(card: str, expected: list[str], actual: list[str], verdict: Verdict) -> None:
+    expected_set, actual_set = set(expected), set(actual)
+    lost, wrong = expected_set - actual_set, actual_set - expected_set
     verdict.lost += len(lost)
     verdict.wrong += len(wrong)
-    verdict.repeated += _repeats(found)
-    once = list(dict.fromkeys(r for r in found if r in wanted_set))
-    verdict.disordered += once != [r for r in wanted if r in found_set]
+    verdict.repeated += _repeats(actual)
+    once = list(dict.fromkeys(r for r in actual if r in expected_set))
+    verdict.disordered += once != [r for r in expected if r in actual_set]
     for kind, some in (("lost", lost), ("wrong", wrong)):
-        verdict.examples += [f"{kind} {card} {one}" for one in sorted(some)[:2]]
+        verdict.examples += [f"{kind} {card} {label}" for label in sorted(some)[:2]]
 
 
-def _repeats(found: list[str]) -> int:
-    return sum(times - 1 for times in Counter(found).values())
+def _repeats(labels: list[str]) -> int:
+    return sum(times - 1 for times in Counter(labels).values())

@@ -1,1 +1,1 @@
-"""Measurements for the project's own decisions; not in the wheel."""
+"""Measurements behind design decisions; not part of the wheel."""

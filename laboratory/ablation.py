@@ -1,10 +1,10 @@
-"""The effect of each setting of the latency profile: with it, and with it alone taken back.
+"""The effect of each setting of the latency profile: the profile, and the profile without it.
 
 A count and a sum per key at 2,000 records/s in real time, with commits every 10 s in the figures;
-rounds interleaved, medians taken. ``make profile`` measures, keeps the figures in
+rounds are interleaved, and medians are reported. ``make profile`` measures, stores the figures in
 ``laboratory/ablation.json`` and writes the tables of ``docs/reference/profile.md`` and
 ``docs/internals/ablations.md``. ``python -m laboratory.ablation --tables`` writes the tables from
-the figures that are there.
+the stored figures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RECORDED = Path(__file__).with_name("ablation.json")
 PAGES = (Path("docs/reference/profile.md"), Path("docs/internals/ablations.md"))
 MEASURED = "in one JVM"
-"""The name of the figures that a measurement replaces; the others need settings of their own."""
+"""The name of the figures that a measurement replaces; the others need different settings."""
 FIGURES = {"p50_ms": "p50", "p99_ms": "p99"}
 
 AFFECTS = {
@@ -53,14 +53,14 @@ ELSEWHERE = {
     "and 14 → 3.0 and 4.5 ms, p99 70 and 35 → 6.4 and 17 ms "
     "([decision 7](../internals/decisions/0007-heap-and-threads.md))",
 }
-"""What other measurements have shown of a setting."""
+"""Results of other measurements of a setting."""
 
 Figures = dict[str, float]
 Recorded = dict[str, Any]
 
 
 def variants() -> Iterator[tuple[str, dict[str, str]]]:
-    """The profile twice, to see what noise alone does, then each setting taken back."""
+    """Yield the profile twice, to measure noise, then the profile without each setting."""
     yield "profile", {}
     yield "profile again", {}
     for setting in (*PROFILE, GC_OPTIONS):
@@ -69,26 +69,26 @@ def variants() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 class Quiet:
-    """Tells of each variant once."""
+    """An observer that prints each variant once."""
 
     def say(self, text: str) -> None:
-        """Pass on what is being done."""
+        """Print what is being measured."""
         sys.stderr.write(f"{text}\n")
 
     def begin(self, *_: object) -> None:
-        """Nothing."""
+        """Print nothing."""
 
     def second(self, *_: object) -> None:
-        """Nothing."""
+        """Print nothing."""
 
     def end(self, figures: dict[str, Any]) -> None:
-        """Show the figures."""
+        """Print the figures."""
         shown = ", ".join(f"{f} {figures[f]:.1f}" for f in FIGURES if f in figures)
         self.say(f"{shown} {'; '.join(figures['problems'])}")
 
 
 def measure(rounds: int) -> Recorded:
-    """Measure every variant in each round, and give the medians."""
+    """Measure every variant in each round, and return the medians."""
     from eagre_bench.campaign import Bench, Options
     from eagre_bench.systems.spark import Eagre
 
@@ -115,11 +115,11 @@ def measure(rounds: int) -> Recorded:
 
 
 def _median(figures: list[Figures]) -> Figures:
-    return {f: statistics.median(one[f] for one in figures) for f in FIGURES}
+    return {f: statistics.median(trial[f] for trial in figures) for f in FIGURES}
 
 
 def noise(run: Recorded, figure: str) -> float:
-    """How much the profile differs from itself in a run, as a ratio.
+    """Return how much the profile differs from itself in a run, as a ratio.
 
     >>> noise({"profile": {"p50_ms": 4.0}, "again": {"p50_ms": 2.0}}, "p50_ms")
     2.0
@@ -128,7 +128,7 @@ def noise(run: Recorded, figure: str) -> float:
 
 
 def effect(run: Recorded, key: str) -> str:
-    """Say what a setting did in a run, or that it cannot be told from noise.
+    """Describe the effect of a setting in a run, or that it is within noise.
 
     >>> run = {"profile": {"p50_ms": 4.0, "p99_ms": 90.0}, "again": {"p50_ms": 5.0, "p99_ms": 30.0}}
     >>> effect({**run, "without": {"a": {"p50_ms": 20.0, "p99_ms": 50.0}}}, "a")
@@ -141,19 +141,19 @@ def effect(run: Recorded, key: str) -> str:
     without = run["without"].get(key)
     if without is None:
         return "not measured"
-    told = {
+    changes = {
         name: _change(without[f], run["profile"][f])
         if _ratio(without[f], run["profile"][f]) > noise(run, f)
         else "within noise"
         for f, name in FIGURES.items()
     }
-    if set(told.values()) == {"within noise"}:
+    if set(changes.values()) == {"within noise"}:
         return "within noise"
-    return "; ".join(f"{name} {change}" for name, change in told.items())
+    return "; ".join(f"{name} {change}" for name, change in changes.items())
 
 
 def settings_table(recorded: Recorded) -> str:
-    """Each setting, what it does, what it affects, and what was measured."""
+    """Return a table of settings: purpose, affected latency, measured effect."""
     lines = [
         "| setting | value | what it does | affects | measured effect, without → with |",
         "|---|---|---|---|---|",
@@ -163,21 +163,21 @@ def settings_table(recorded: Recorded) -> str:
 
 
 def _line(setting: Setting, recorded: Recorded) -> str:
-    told = [
+    effects = [
         f"{name}: {shown}"
         for name, run in recorded.items()
         if (shown := effect(run, setting.key)) != "not measured"
     ]
     if setting.key in ELSEWHERE:
-        told.append(ELSEWHERE[setting.key])
+        effects.append(ELSEWHERE[setting.key])
     return (
         f"| `{setting.key}` | `{setting.shown}` | {setting.reason} | {AFFECTS[setting.key]} | "
-        f"{'; '.join(told) or 'not measured'} |"
+        f"{'; '.join(effects) or 'not measured'} |"
     )
 
 
 def runs_table(recorded: Recorded) -> str:
-    """The figures as they were measured."""
+    """Return a table of the measured figures."""
     lines = ["| run | variant | p50, ms | p99, ms |", "|---|---|---:|---:|"]
     for name, run in recorded.items():
         rows = {"the profile": run["profile"], "the profile again": run["again"]}
@@ -190,22 +190,22 @@ def runs_table(recorded: Recorded) -> str:
 
 
 def written(page: str, recorded: Recorded) -> str:
-    r"""Replace the tables between the marks of a page.
+    r"""Replace the tables between the markers of a page.
 
     >>> "p50" in written("<!-- ablation:runs -->\n<!-- /ablation -->", {})
     True
     """
     for name, table in (("settings", settings_table), ("runs", runs_table)):
-        mark = f"<!-- ablation:{name} -->\n"
-        head, found, rest = page.partition(mark)
+        marker = f"<!-- ablation:{name} -->\n"
+        head, found, rest = page.partition(marker)
         if found:
             _, end, tail = rest.partition("<!-- /ablation -->")
-            page = f"{head}{mark}{table(recorded)}\n{end}{tail}"
+            page = f"{head}{marker}{table(recorded)}\n{end}{tail}"
     return page
 
 
-def _ratio(one: float, other: float) -> float:
-    return max(one, other) / min(one, other)
+def _ratio(first: float, second: float) -> float:
+    return max(first, second) / min(first, second)
 
 
 def _change(without: float, with_it: float) -> str:
@@ -217,7 +217,7 @@ def _number(value: float) -> str:
 
 
 def main() -> None:
-    """Measure unless only the tables are asked for, and write the pages."""
+    """Measure, unless only the tables are requested, and write the pages."""
     recorded: Recorded = json.loads(RECORDED.read_text())
     if sys.argv[1:] != ["--tables"]:
         recorded[MEASURED] = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 3)

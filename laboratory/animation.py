@@ -1,8 +1,8 @@
-"""The demo's terminal as an animated picture: recorded once, drawn without a browser or a script.
+"""The demo's terminal as an animated SVG, drawn from a recording, without a browser or scripts.
 
-``python -m laboratory.animation --record`` runs ``eagre demo`` in a terminal and keeps what it
-prints, with its times, in ``laboratory/demo.json``; without the option only the picture is drawn,
-``docs/images/demo.svg``. Nothing that was printed is changed; long waits are shortened.
+``python -m laboratory.animation --record`` runs ``eagre demo`` in a terminal and stores its
+output, with times, in ``laboratory/demo.json``; without the option it only draws the picture,
+``docs/images/demo.svg``. The output is not changed; long waits are shortened.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ RECORDED = Path(__file__).with_name("demo.json")
 PICTURE = Path("docs/images/demo.svg")
 COMMAND = ["eagre", "demo", "--seconds", "5", "--no-dashboard", "--no-archive"]
 COLUMNS, CHARACTER, LINE, MARGIN, BAR = 124, 7.2, 19, 16, 30
-"""Columns of text, and the sizes of things in pixels."""
+"""Columns of text, and sizes in pixels."""
 LONGEST_WAIT, HOLD = 0.15, 9.0
-"""Seconds that a change waits for the next one at most; that the end stays."""
+"""Seconds: the longest wait between two changes; how long the last screen stays."""
 REWRITE = "\r\x1b[2K"
 
 Recording = dict[str, Any]
@@ -33,7 +33,7 @@ Recording = dict[str, Any]
 
 @dataclass(frozen=True)
 class Shown:
-    """A line of the terminal, from one moment to another; to the end if that is None."""
+    """A line of the terminal and when it is visible; until the end if ``until`` is None."""
 
     row: int
     text: str
@@ -42,7 +42,7 @@ class Shown:
 
 
 def record() -> Recording:
-    """Run the demo in a terminal, and keep what it prints and when."""
+    """Run the demo in a terminal, and record its output with times."""
     child, terminal = pty.fork()
     if child == 0:
         os.execvp(sys.executable, [sys.executable, "-m", *COMMAND])  # noqa: S606  (our own command)
@@ -57,15 +57,15 @@ def record() -> Recording:
 def _read(terminal: int) -> str:
     try:
         return os.read(terminal, 1 << 16).decode(errors="replace")
-    except OSError:  # Linux says so when the other side is closed
+    except OSError:  # Linux raises it when the other side is closed
         return ""
 
 
 def lines(recording: Recording) -> tuple[list[Shown], float]:
-    r"""Give the lines of the terminal with the times at which they show, and the time of the last.
+    r"""Return the lines of the terminal with their times, and the time of the last line.
 
-    >>> told = {"command": "x", "printed": [[0.1, "a"], [9.0, "\r\x1b[2Kb\r\n"], [9.1, "c\r\n"]]}
-    >>> for line in lines(told)[0]:
+    >>> demo = {"command": "x", "printed": [[0.1, "a"], [9.0, "\r\x1b[2Kb\r\n"], [9.1, "c\r\n"]]}
+    >>> for line in lines(demo)[0]:
     ...     print(line.row, line.text, round(line.since, 2), line.until and round(line.until, 2))
     0 $ x 0.0 None
     1 a 1.0 1.15
@@ -86,7 +86,7 @@ def lines(recording: Recording) -> tuple[list[Shown], float]:
 
 
 def _written(shown: list[Shown], row: int, current: str, text: str, now: float) -> str:
-    """Show what a line has become, in the place of what it was; give it."""
+    """Replace the text of a line; return the new text."""
     if not text:
         return current
     if text.startswith(REWRITE):
@@ -105,10 +105,10 @@ def _wrapped(text: str) -> list[str]:
 
 
 def drawn(recording: Recording) -> str:
-    """Draw the picture: each line has its times in a rule of the style sheet."""
+    """Draw the picture: a CSS rule shows each line at its time."""
     shown, last = lines(recording)
-    whole = last + HOLD
-    rules = "".join(_rule(number, line, whole) for number, line in enumerate(shown))
+    duration = last + HOLD
+    rules = "".join(_rule(number, line, duration) for number, line in enumerate(shown))
     texts = "\n".join(_text(number, line) for number, line in enumerate(shown))
     width = round(COLUMNS * CHARACTER) + 2 * MARGIN
     height = BAR + (max(line.row for line in shown) + 1) * LINE + MARGIN
@@ -117,7 +117,7 @@ def drawn(recording: Recording) -> str:
 <title>{escape(recording["command"])}: {escape(recording["note"])}</title>
 <style>
 text {{ font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #d3dce4;
-  white-space: pre; animation: {whole:.1f}s step-end infinite }}
+  white-space: pre; animation: {duration:.1f}s step-end infinite }}
 .dim {{ fill: #8796a3 }} .batch {{ fill: #e5a84b }} .real {{ fill: #4fd0a7 }}
 .head {{ font-weight: bold }} .bar {{ animation: none }}
 @media (prefers-reduced-motion: reduce) {{ text {{ animation: none !important }}
@@ -131,12 +131,12 @@ text {{ font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
 """
 
 
-def _rule(number: int, line: Shown, whole: float) -> str:
-    steps = f"0%{{opacity:0}}{line.since / whole:.2%}{{opacity:1}}"
+def _rule(number: int, line: Shown, duration: float) -> str:
+    steps = f"0%{{opacity:0}}{line.since / duration:.2%}{{opacity:1}}"
     if line.since == 0:
         steps = "0%{opacity:1}"
     if line.until is not None:
-        steps += f"{line.until / whole:.2%}{{opacity:0}}"
+        steps += f"{line.until / duration:.2%}{{opacity:0}}"
     return f"@keyframes t{number}{{{steps}}} #t{number}{{animation-name:t{number}}}\n"
 
 
@@ -152,7 +152,7 @@ def _text(number: int, line: Shown) -> str:
 
 
 def _colour(text: str) -> str:
-    """Colour a line by what it is about.
+    """Return the colour class of a line.
 
     >>> [_colour(text) for text in ("eagre: real-time  warm-up", "micro-batch  1.0", "$ x")]
     ['real', 'batch', 'head']
@@ -166,7 +166,7 @@ def _colour(text: str) -> str:
 
 
 def main() -> None:
-    """Record if asked to, and draw."""
+    """Record if requested, and draw."""
     if sys.argv[1:] == ["--record"]:
         RECORDED.write_text(json.dumps(record(), indent=0, ensure_ascii=False) + "\n")
     PICTURE.write_text(drawn(json.loads(RECORDED.read_text())))

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and what it signs, as PEM files."""
+"""A certificate authority for the tests; keys and certificates are PEM files."""
 
 import datetime as dt
 import ipaddress
@@ -16,19 +16,19 @@ DAY = dt.timedelta(days=1)
 
 @dataclass
 class Authority:
-    """An authority with a file for each certificate it signs: key and certificate in one."""
+    """A certificate authority; writes key and certificate of each signed name into one file."""
 
     folder: Path
     name: str
 
     def __post_init__(self):
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._own = self._signed(self.name, self._key, authority=True)
+        self._certificate = self._signed(self.name, self._key, authority=True)
         self.file = self.folder / f"{self.name}.pem"
-        self.file.write_bytes(self._own.public_bytes(PEM))
+        self.file.write_bytes(self._certificate.public_bytes(PEM))
 
     def sign(self, name, password=None):
-        """Make a key and its certificate; give the file that holds both."""
+        """Create a key and its certificate; return the file with both."""
         key = ec.generate_private_key(ec.SECP256R1())
         path = self.folder / f"{self.name}-{name}.pem"
         path.write_bytes(_written(key, password) + self._signed(name, key).public_bytes(PEM))

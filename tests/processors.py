@@ -1,4 +1,4 @@
-"""Stateful processors for the tests; a module of its own, so that Spark's workers can import it."""
+"""Stateful processors for the tests, in a separate module that Spark's workers can import."""
 
 import time
 
@@ -33,7 +33,7 @@ class Simple(StatefulProcessor):
 
 
 class Loses(StatefulProcessor):
-    """Cannot reach something for one of its keys."""
+    """Raises a connection error for one of its keys."""
 
     def init(self, handle):
         pass
@@ -41,7 +41,7 @@ class Loses(StatefulProcessor):
     def handleInputRows(self, key, rows, timerValues):
         for row in rows:
             if row.n == 3:
-                raise ConnectionRefusedError("nobody is there")
+                raise ConnectionRefusedError("connection refused")
             yield Row(n=row.n)
 
     def close(self):
@@ -49,7 +49,7 @@ class Loses(StatefulProcessor):
 
 
 class Leaves(Simple):
-    """The same with another variable; the old one is removed."""
+    """A sum in another state variable; the old variable is removed."""
 
     def init(self, handle):
         handle.deleteIfExists("total")
@@ -57,14 +57,14 @@ class Leaves(Simple):
 
 
 class Inherits(Simple):
-    """The same, beginning where an earlier count ended."""
+    """A sum that starts from initial state."""
 
     def handleInitialState(self, key, initialState, timerValues):
         self.total.update((initialState.start,))
 
 
 class Everything(StatefulProcessor):
-    """Every operation on every kind of state, as the row says; tells what it sees each time."""
+    """Runs the state operation that a row names, and returns all state after it."""
 
     def __init__(self, ttl_ms=None):
         self.ttl_ms = ttl_ms
@@ -127,7 +127,7 @@ class Everything(StatefulProcessor):
 
 
 class Rings(StatefulProcessor):
-    """Sets, lists and deletes timers; says so when one rings."""
+    """Sets, lists and deletes timers; emits a row when one expires."""
 
     def __init__(self, *, event=False):
         self.event = event
@@ -164,7 +164,7 @@ class Rings(StatefulProcessor):
 
 
 class Dated(Simple):
-    """Says when it was opened."""
+    """Emits the time at which it was opened."""
 
     def init(self, handle):
         super().init(handle)

@@ -1,4 +1,4 @@
-"""Streaming queries in plain PySpark, as the tests of the check build, start and watch them."""
+"""Streaming queries in plain PySpark for the tests of the check."""
 
 import json
 import time
@@ -18,7 +18,7 @@ REAL_TIME = {"realTime": "5 seconds"}
 
 @dataclass
 class Ground:
-    """What a pipeline of the corpus is made of."""
+    """Sources and sinks for the queries of the corpus."""
 
     spark: Any
     brokers: str
@@ -73,7 +73,7 @@ class Ground:
 
 
 def outcome(spark, writer):
-    """Start the query for real: empty if its tasks run, else the reason why they do not."""
+    """Start the query: return an empty text if its tasks run, or the reason why they do not."""
     try:
         query = writer.start()
     except (PySparkException, Py4JJavaError) as error:
@@ -94,7 +94,7 @@ def outcome(spark, writer):
 
 
 def send(brokers, topic, *events, partition=None):
-    """Send events as JSON, to a partition if one is named, and wait until they are there."""
+    """Send events as JSON, optionally to one partition, and wait for their delivery."""
     producer = Producer({"bootstrap.servers": brokers})
     where = {} if partition is None else {"partition": partition}
     for event in events:
@@ -104,7 +104,7 @@ def send(brokers, topic, *events, partition=None):
 
 
 def received(brokers, topic, seconds, until=None):
-    """Read a topic from its beginning for some seconds, or until so many records are there."""
+    """Read a topic from its beginning for some seconds, or until it has so many records."""
     consumer = Consumer(
         {
             "bootstrap.servers": brokers,
@@ -113,13 +113,13 @@ def received(brokers, topic, seconds, until=None):
         }
     )
     consumer.subscribe([topic])
-    found = []
+    values = []
     deadline = time.monotonic() + seconds
     try:
-        while time.monotonic() < deadline and (until is None or len(found) < until):
+        while time.monotonic() < deadline and (until is None or len(values) < until):
             record = consumer.poll(0.1)
             if record is not None and not record.error():
-                found.append(record.value())
+                values.append(record.value())
     finally:
         consumer.close()
-    return found
+    return values

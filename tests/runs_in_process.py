@@ -1,6 +1,6 @@
-"""The Spark child's work in the session of the tests: commits, drains, refusals, in seconds.
+"""Runs inside the Spark session of the tests: commits, drains and errors, in seconds.
 
-``test_runs.py`` calls these tests in a process of their own: a commit flushes every producer of its
+``test_runs.py`` runs these tests in a separate process: a commit flushes every producer of its
 JVM, and those of other tests may have lost their broker. ``test_run.py`` and
 ``test_mid_epoch_commits.py`` do the same with processes and kills (``make e2e``).
 """
@@ -37,23 +37,27 @@ def expected(shape, number):
 
 
 def results(harness, topic):
-    found = (json.loads(r.value()) for r in harness.records(topic, {0: 0}))
-    return sorted((row["card"], row["n"]) for row in found)
+    values = (json.loads(r.value()) for r in harness.records(topic, {0: 0}))
+    return sorted((row["card"], row["n"]) for row in values)
 
 
 @pytest.mark.parametrize("shape", BODIES)
-def test_commits_within_an_epoch_survive_a_cut(cli, in_process, eagre_harness, shape):
+def test_mid_epoch_commits_survive_an_abrupt_stop(cli, in_process, eagre_harness, shape):
     at, name = eagre_harness.brokers, f"cut_{shape}"
     app = cli.app(APP.format(name=name, body=BODIES[shape]), f"{name}.py")
-    kept = Checkpoint(cli.folder / "checkpoint")
+    checkpoint = Checkpoint(cli.folder / "checkpoint")
     in_process(app, every=EVERY, start="earliest").wait_for("running")
     produce(at, f"{name}-in", rows(range(60)))
-    wait_until(lambda: kept.reached() == {f"{name}-in": {0: 60}}, 60, "no commit covers the rows")
-    assert kept.last_commit() == -1, "Spark's own epoch goes on"
+    wait_until(
+        lambda: checkpoint.reached() == {f"{name}-in": {0: 60}}, 60, "no commit covers the rows"
+    )
+    assert checkpoint.last_commit() == -1, "Spark's epoch continues"
     in_process.cut()
     produce(at, f"{name}-in", rows(range(60, 90)))
     again = in_process(app, every=EVERY).wait_for("running")
-    wait_until(lambda: kept.reached() == {f"{name}-in": {0: 90}}, 60, "it did not go on")
+    wait_until(
+        lambda: checkpoint.reached() == {f"{name}-in": {0: 90}}, 60, "the run did not continue"
+    )
     again.drain()
     assert again.has("ended", drained=True)
     assert results(eagre_harness, f"{name}-out") == expected(shape, 90)
@@ -61,7 +65,7 @@ def test_commits_within_an_epoch_survive_a_cut(cli, in_process, eagre_harness, s
 
 @pytest.fixture
 def disabled(eagre_spark):
-    """Lets the JVM take private members of Spark for missing."""
+    """Make the JVM treat private members of Spark as missing."""
     system = eagre_spark._jvm.java.lang.System  # noqa: SLF001
     yield lambda names: system.setProperty("eagre.disable", names)
     system.clearProperty("eagre.disable")
@@ -75,31 +79,33 @@ def disabled(eagre_spark):
     ],
 )
 def test_a_run_without_private_members(cli, in_process, eagre_harness, disabled, names):
-    """Plain Spark does the work: rows are right, and Spark's own epochs commit."""
+    """Plain Spark takes over: results are right, and Spark's epochs commit."""
     disabled(names)
     at = eagre_harness.brokers
     name = f"without_{names.lower() if names in MEMBERS else 'all'}"
     app = cli.app(APP.format(name=name, body=COUNT), f"{name}.py")
-    kept = Checkpoint(cli.folder / "checkpoint")
-    one = in_process(app, every=EVERY, start="earliest").wait_for("running")
+    checkpoint = Checkpoint(cli.folder / "checkpoint")
+    running = in_process(app, every=EVERY, start="earliest").wait_for("running")
     produce(at, f"{name}-in", rows(range(60)))
-    wait_until(lambda: kept.reached() == {f"{name}-in": {0: 60}}, 60, "no commit covers the rows")
-    one.drain()
+    wait_until(
+        lambda: checkpoint.reached() == {f"{name}-in": {0: 60}}, 60, "no commit covers the rows"
+    )
+    running.drain()
     for member in names.split(","):
-        said = [heard.get("text", "") for heard in one.heard]
+        said = [heard.get("text", "") for heard in running.heard]
         assert any(f"is off: {member} is missing" in text for text in said), said
     assert results(eagre_harness, f"{name}-out") == expected("state", 60)
     mid_epoch = not set(names.split(",")) & {"STATE_STORES", "AGGREGATE_ITERATOR", "PRODUCER_POOL"}
-    assert (kept.path / MID_EPOCH_COMMITS).exists() == mid_epoch
+    assert (checkpoint.path / MID_EPOCH_COMMITS).exists() == mid_epoch
 
 
-def test_a_drained_run_goes_on_in_another_mode(cli, in_process, eagre_harness):
-    """Without state: ``test_run.py`` has the same with a count, in processes."""
+def test_a_drained_run_resumes_in_another_mode(cli, in_process, eagre_harness):
+    """Without state; ``test_run.py`` does the same with a count, in processes."""
     at = eagre_harness.brokers
     app = cli.app(APP.format(name="other_mode", body='where("n >= 0")'), "other_mode.py")
     first = in_process(app, every=EVERY).wait_for("running")
     produce(at, "other_mode-in", rows(range(30)))
-    wait_until(lambda: written(at, "other_mode-out") >= 30, 60, "nothing came out")
+    wait_until(lambda: written(at, "other_mode-out") >= 30, 60, "no results were written")
     first.drain()
     produce(at, "other_mode-in", rows(range(30, 60)))
     backlog = in_process(app, mode="available-now")
@@ -108,7 +114,7 @@ def test_a_drained_run_goes_on_in_another_mode(cli, in_process, eagre_harness):
     assert written(at, "other_mode-out") == 60
     produce(at, "other_mode-in", rows(range(60, 90)))
     last = in_process(app, mode="micro-batch").wait_for("running")
-    wait_until(lambda: written(at, "other_mode-out") >= 90, 60, "it did not go on")
+    wait_until(lambda: written(at, "other_mode-out") >= 90, 60, "the run did not continue")
     last.drain()
     assert [n for _, n in sorted(results(eagre_harness, "other_mode-out"), key=lambda r: r[1])] == (
         list(range(90))
@@ -118,25 +124,29 @@ def test_a_drained_run_goes_on_in_another_mode(cli, in_process, eagre_harness):
 def test_new_partitions_are_read_within_the_epoch(cli, in_process, eagre_harness):
     at = eagre_harness.brokers
     app = cli.app(APP.format(name="wider", body='where("n >= 0")'), "wider.py")
-    one = in_process(app, every="1 minute", start="earliest").wait_for("running")
+    running = in_process(app, every="1 minute", start="earliest").wait_for("running")
     produce(at, "wider-in", rows(range(9)))
-    wait_until(lambda: written(at, "wider-out") >= 9, 60, "nothing came out")
+    wait_until(lambda: written(at, "wider-out") >= 9, 60, "no results were written")
     Topics(at).admin.create_partitions([NewPartitions("wider-in", 3)])["wider-in"].result(10)
-    wait_until(lambda: len([e for e in one.heard if e["event"] == "running"]) == 2, 60, "not seen")
+    wait_until(
+        lambda: len([e for e in running.heard if e["event"] == "running"]) == 2,
+        60,
+        "the new partitions were not noticed",
+    )
     produce(at, "wider-in", rows(range(9, 60)))
-    wait_until(lambda: written(at, "wider-out") >= 60, 60, "they are not read")
-    one.drain()
+    wait_until(lambda: written(at, "wider-out") >= 60, 60, "the new partitions are not read")
+    running.drain()
     assert sorted(n for _, n in results(eagre_harness, "wider-out")) == list(range(60))
 
 
-def test_a_query_that_fails_says_why(cli, in_process, eagre_harness):
+def test_a_failed_query_reports_the_reason(cli, in_process, eagre_harness):
     body = "where(F.when(F.col('n') < 0, F.raise_error('no such amount')).otherwise(True))"
     app = cli.app(APP.format(name="raises", body=body), "raises.py")
-    one = in_process(app, start="earliest").wait_for("running")
+    running = in_process(app, start="earliest").wait_for("running")
     produce(eagre_harness.brokers, "raises-in", [{"card": "c", "n": -1}])
-    one.join()
-    assert one.failure.code == "QUERY_FAILED"
-    assert "no such amount" in one.failure.problem
+    running.join()
+    assert running.failure.code == "QUERY_FAILED"
+    assert "no such amount" in running.failure.problem
 
 
 def test_a_large_lag_is_announced(cli, in_process, eagre_harness):
@@ -144,9 +154,9 @@ def test_a_large_lag_is_announced(cli, in_process, eagre_harness):
     Topics(at).create("lagging-in", 1)
     produce(at, "lagging-in", rows(range(3_000)))
     app = cli.app(APP.format(name="lagging", body='where("n % 2 = 0")'), "lagging.py")
-    one = in_process(app, start="earliest").wait_for("running")
+    running = in_process(app, start="earliest").wait_for("running")
     wait_until(lambda: written(at, "lagging-out") == 1_500, 60, "not all rows came out")
-    told = lambda: [e["text"] for e in one.heard if e["event"] == "note"]  # noqa: E731
-    wait_until(lambda: any("caught up: 3,000 records" in t for t in told()), 60, f"{told()}")
-    assert any("catching up: 3,000 records" in text for text in told())
-    one.drain()
+    notes = lambda: [e["text"] for e in running.heard if e["event"] == "note"]  # noqa: E731
+    wait_until(lambda: any("caught up: 3,000 records" in t for t in notes()), 60, f"{notes()}")
+    assert any("catching up: 3,000 records" in text for text in notes())
+    running.drain()

@@ -8,7 +8,7 @@ SCHEMA = "id INT, card STRING, amount INT, country STRING, at TIMESTAMP"
 
 
 def payments(seed, count, *, keys=5, grace=10, step=3.0):
-    """Events of a few keys: bursts, gaps, disorder up to a grace in seconds, and repeats."""
+    """Return events of a few keys: bursts, gaps, disorder up to a grace in seconds, duplicates."""
     pick = random.Random(seed)
     rows, clock = [], 0.0
     for number in range(count):
@@ -40,22 +40,22 @@ def absolute_ms(text):
 
 
 def on_time(rows, key, late_ms):
-    """The rows that are no older than their key's newest by more than a time, and the others."""
-    newest, kept, late = {}, [], []
+    """Return the rows at most so much older than their key's newest, and the late ones."""
+    newest, timely, late = {}, [], []
     for row in rows:
         at = ms(row["at"])
         if at < newest.get(row[key], at) - late_ms:
             late.append(row)
             continue
         newest[row[key]] = max(newest.get(row[key], at), at)
-        kept.append(row)
-    return kept, late
+        timely.append(row)
+    return timely, late
 
 
 def deduplicated(rows, key, within_ms):
-    kept, late = on_time(rows, key, within_ms)
+    timely, late = on_time(rows, key, within_ms)
     passed, out = {}, []
-    for row in kept:
+    for row in timely:
         at = ms(row["at"])
         times = passed.setdefault(row[key], [])
         if all(abs(at - time) > within_ms for time in times):
@@ -65,9 +65,9 @@ def deduplicated(rows, key, within_ms):
 
 
 def rolled(rows, key, window_ms, slices, grace_ms):
-    """Each row with the amounts and countries in its window, or None for a late one."""
-    kept, _ = on_time(rows, key, grace_ms)
-    taken = {id(row) for row in kept}
+    """Return each row with the amounts and countries in its window, or None for a late row."""
+    timely, _ = on_time(rows, key, grace_ms)
+    taken = {id(row) for row in timely}
     length = window_ms // slices
     seen, out = {}, []
     for row in rows:
@@ -82,5 +82,5 @@ def rolled(rows, key, window_ms, slices, grace_ms):
 
 
 def sessions_on_time(rows, key, gap_ms, grace_ms):
-    """The rows whose session is not over when they come, and the others."""
+    """Return the rows whose session is open when they arrive, and the others."""
     return on_time(rows, key, gap_ms + grace_ms)

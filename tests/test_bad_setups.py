@@ -1,4 +1,4 @@
-"""Each bad set-up ends with one clear sentence, a non-zero exit, and no process left behind."""
+"""Each invalid setup ends with one clear message, a non-zero exit code and no processes."""
 
 import json
 from io import StringIO
@@ -32,12 +32,12 @@ def app(topic="setup-in", more="", body="df"):
 def refused(cli, done, code):
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
-    told = [line for line in done.stderr.splitlines() if code in line]
-    assert len(told) == 1, done.stderr
-    assert told[0].startswith(f"eagre: {code}: ")
+    messages = [line for line in done.stderr.splitlines() if code in line]
+    assert len(messages) == 1, done.stderr
+    assert messages[0].startswith(f"eagre: {code}: ")
     assert done.stdout == ""
     assert processes_of(cli.folder) == []
-    return told[0]
+    return messages[0]
 
 
 @pytest.fixture
@@ -49,14 +49,14 @@ def start(eagre_spark, eagre_broker, cli):
         parent.orders.put(eagre_broker.address)
         path = cli.app(text, f"app_{abs(hash(text))}.py")
         with pytest.raises(EagreError) as refused:
-            child.run(RunSpec(app=str(path), checkpoint=str(cli.folder / "kept")), parent)
+            child.run(RunSpec(app=str(path), checkpoint=str(cli.folder / "checkpoint")), parent)
         return refused.value
 
     return refuse
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "told"),
+    ("text", "code", "message"),
     [
         (
             "import eagre as eg\nraise ValueError('no luck')",
@@ -75,10 +75,10 @@ def start(eagre_spark, eagre_broker, cli):
         ),
     ],
 )
-def test_apps_that_are_refused_before_anything_is_read(start, text, code, told):
+def test_invalid_apps_are_refused_before_reading(start, text, code, message):
     refused = start(text)
     assert refused.code == code
-    assert told in str(refused)
+    assert message in str(refused)
 
 
 def test_a_query_that_spark_refuses(start):
@@ -88,13 +88,13 @@ def test_a_query_that_spark_refuses(start):
 
 
 @pytest.mark.e2e
-def test_a_query_that_spark_refuses_is_one_sentence(cli, eagre_broker):
+def test_a_query_that_spark_refuses_is_reported_in_one_line(cli, eagre_broker):
     done = cli("run", cli.app(app(body="df.orderBy('n')")), "--brokers", eagre_broker.address)
-    told = refused(cli, done, "SORT")
-    assert "cannot be sorted" in told
+    message = refused(cli, done, "SORT")
+    assert "cannot be sorted" in message
 
 
-def test_files_that_are_no_apps(cli):
+def test_files_that_are_not_apps(cli):
     assert "line 2" in refused(cli, cli("run", cli.app("x = 1\ny = (\n")), "APP_SYNTAX")
     refused(cli, cli("run", "absent.py"), "APP_NOT_FOUND")
 
@@ -124,7 +124,7 @@ def test_debug_shows_the_trace(cli):
 
 @pytest.fixture
 def checkpoint(cli, eagre_harness):
-    """A checkpoint of one run, and the arguments that go on from it."""
+    """A checkpoint of one run, and the arguments to resume it."""
     at = eagre_harness.brokers
     args = (cli.app(app()), "--brokers", at, "--mode", "available-now")
     pipeline = App(args[0]).pipelines()[0]
@@ -134,7 +134,7 @@ def checkpoint(cli, eagre_harness):
     return folder, args
 
 
-def test_checkpoints_that_cannot_be_used(cli, checkpoint, eagre_broker):
+def test_unusable_checkpoints_are_refused(cli, checkpoint, eagre_broker):
     folder, args = checkpoint
     binding = json.loads((folder / "eagre.json").read_text())
     pipeline = App(args[0]).pipelines()[0].on(eagre_broker.address)
@@ -179,7 +179,7 @@ def test_the_checkpoint_commands(cli, checkpoint):
 
 
 @pytest.mark.e2e
-def test_a_run_on_a_checkpoint_says_what_it_makes_of_it(cli, checkpoint):
+def test_a_resumed_run_ignores_from_and_refuses_a_broken_checkpoint(cli, checkpoint):
     folder, args = checkpoint
     again = cli.ok("run", *args, "--from", "earliest")
     assert "--from earliest is ignored" in again.stderr
@@ -188,7 +188,7 @@ def test_a_run_on_a_checkpoint_says_what_it_makes_of_it(cli, checkpoint):
     refused(cli, cli("run", *args), "CHECKPOINT_BROKEN")
 
 
-def test_where_a_fresh_checkpoint_begins(cli, eagre_broker):
+def test_where_a_new_checkpoint_starts(cli, eagre_broker):
     at = eagre_broker.address
     if "timed-in" not in Topics(at).names():
         Topics(at).create("timed-in", 1)

@@ -1,4 +1,4 @@
-"""The benchmark's machinery; its speed is shown by its reports, never judged here."""
+"""The benchmark's machinery. Its reports show speed; these tests do not judge it."""
 
 import json
 import subprocess
@@ -39,7 +39,7 @@ def measurement(name, **more):
 
 
 def answers(what):
-    """What a right system answers, each with the time it would be received."""
+    """Yield the results of a correct system, each with the time of its receipt."""
     semantics, states = what.load.source.semantics, {}
     for key, event, due in what.load.feed():
         for result in semantics.step(states.setdefault(key, {}), event, merchants()):
@@ -54,7 +54,7 @@ def judged(what, given):
 
 
 @pytest.mark.parametrize("name", names())
-def test_right_answers_are_found_right(name):
+def test_correct_results_pass(name):
     what = measurement(name)
     judge = judged(what, answers(what))
     verdict = judge.verdict()
@@ -73,10 +73,10 @@ def test_right_answers_are_found_right(name):
 
 @pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize(
-    ("cheat", "told"),
+    ("cheat", "count"),
     [("drops", "lost"), ("repeats", "repeated"), ("alters", "wrong"), ("invents", "wrong")],
 )
-def test_a_cheat_is_caught(name, cheat, told):
+def test_wrong_results_are_detected(name, cheat, count):
     what = measurement(name)
     given = list(answers(what))
     last = given[-1]
@@ -88,11 +88,11 @@ def test_a_cheat_is_caught(name, cheat, told):
         "invents": [*given, ({**last[0], workload(name).semantics.slot[0]: "new"}, last[1])],
     }
     verdict = judged(what, cheats[cheat]).verdict()
-    assert verdict[told] == 1
+    assert verdict[count] == 1
     assert problems({**verdict, "late_p99_ms": 0}) != []
 
 
-def test_an_answer_before_its_event_is_counted():
+def test_a_result_before_its_event_is_counted():
     what = measurement("field")
     early = [(result, received - 2 * LATENCY_US) for result, received in answers(what)]
     verdict = judged(what, early).verdict()
@@ -100,7 +100,7 @@ def test_an_answer_before_its_event_is_counted():
     assert "results came before their event" in problems({**verdict, "late_p99_ms": 0})[0]
 
 
-def test_no_json_is_no_answer():
+def test_invalid_json_is_a_wrong_result():
     judge = measurement("field").judge()
     judge.take(b"\xff{", BEGIN_US, 0)
     judge.take(b"[1]", BEGIN_US, 0)
@@ -108,8 +108,8 @@ def test_no_json_is_no_answer():
     assert len(judge.verdict()["wrong_examples"]) == 2
 
 
-def test_a_newer_result_stands_for_the_older_ones_of_its_key():
-    """As a micro-batch gives them: each event counts until its effect has arrived."""
+def test_a_newer_result_covers_the_older_ones_of_its_key():
+    """Micro-batches write them so: each event's latency ends with the result that covers it."""
     what = measurement("count")
     newest = {result["card"]: result for result, _ in answers(what)}
     end = what.until_us + 1_000_000
@@ -120,20 +120,20 @@ def test_a_newer_result_stands_for_the_older_ones_of_its_key():
     assert verdict["p50_ms"] == pytest.approx(2000, rel=0.02)
 
 
-def test_a_stale_result_is_a_repetition():
+def test_a_stale_result_is_a_duplicate():
     what = measurement("count")
     given = list(answers(what))
     assert judged(what, [*given, given[0]]).repeated == 1
 
 
-def test_every_window_of_an_event_must_be_there():
+def test_every_window_of_an_event_is_required():
     what = measurement("features")
     given = list(answers(what))
     assert len(given) == 3 * RATE * (WARMUP + SECONDS)
     assert judged(what, given[:-1]).verdict()["lost"] == 1
 
 
-def test_only_the_ranks_that_change_are_given():
+def test_only_changed_ranks_are_expected():
     step, state = workload("top").semantics.step, {}
 
     def paid(merchant, amount, at=0):
@@ -154,7 +154,7 @@ def test_only_the_ranks_that_change_are_given():
     assert paid("a", 1, at=3_600_000) == [(1, "a", 1)]
 
 
-def test_the_floor_is_judged_by_what_was_sent():
+def test_the_floor_is_judged_by_the_sent_events():
     for name in ("field", "dedup"):
         what = measurement(name, forwards=True)
         events = [(event, due + LATENCY_US) for _, event, due in what.load.feed()]
@@ -170,7 +170,7 @@ def test_probes_are_not_judged():
     assert (judge.wrong, judge.results) == (0, 0)
 
 
-def test_recovery_is_the_time_to_the_first_new_answer():
+def test_recovery_is_the_time_to_the_first_new_result():
     what = measurement("field", kill_us=BEGIN_US + 2_000_000)
     given = list(answers(what))
     on_its_way = [g for g in given if g[1] <= what.kill_us + 100_000]
@@ -180,7 +180,7 @@ def test_recovery_is_the_time_to_the_first_new_answer():
     assert (verdict["repeated"], verdict["lost"]) == (20, 0)
 
 
-def test_the_links_add_up():
+def test_the_parts_of_the_latency_add_up():
     what = measurement("field")
     judge = what.judge()
     for result, received in answers(what):
@@ -189,12 +189,12 @@ def test_the_links_add_up():
     spans = judge.links(appended)
     assert sum(spans.values()) == pytest.approx(5, abs=0.01)
     assert spans["topic"] == pytest.approx(1.5, abs=0.3)
-    told = links([{"links": spans, "late_p50_ms": 0.2}])
-    assert list(told) == ["producer", "topic", "engine", "sink", "reader"]
-    assert sum(told.values()) == pytest.approx(5, abs=0.01)
+    summed = links([{"links": spans, "late_p50_ms": 0.2}])
+    assert list(summed) == ["producer", "topic", "engine", "sink", "reader"]
+    assert sum(summed.values()) == pytest.approx(5, abs=0.01)
 
 
-def test_what_arrives_while_results_are_judged_is_judged_as_well():
+def test_results_that_arrive_during_judging_are_judged():
     load = Load("127.0.0.1:1", "in", workload("field").reference, rate=10, seconds=1, begin_us=0)
     meter = Meter(Measurement(load, "out", {0: 0}, 0, 1))
 
@@ -219,7 +219,7 @@ def test_what_arrives_while_results_are_judged_is_judged_as_well():
     assert busy.taken == [b"0", b"1", b"2", b"3"]
 
 
-def test_the_workloads_are_what_they_say():
+def test_the_workloads_match_their_statements():
     assert len(merchants()) == MERCHANTS
     events = list(islice(workload("field").events(1), 3))
     assert [len(event["payload"]) for event in events] == [128] * 3
@@ -234,10 +234,10 @@ def test_the_workloads_are_what_they_say():
         workload("nonsense")
 
 
-class Still(System):
-    """A driver that is never started."""
+class IdleSystem(System):
+    """A system that is never started."""
 
-    title = "still"
+    title = "idle"
 
     def __init__(self, name, *, forwards=False):
         self.name, self.forwards = name, forwards
@@ -266,7 +266,7 @@ def figures(p50, **more):
 
 
 class Silent:
-    """An observer that says nothing."""
+    """An observer that prints nothing."""
 
     def say(self, text):
         pass
@@ -278,8 +278,8 @@ class Silent:
 
 
 def run_of(medians, rounds=2):
-    """A run whose systems have these figures, round by round."""
-    systems = [Still(name, forwards=name == "floor") for name in medians]
+    """Return a run whose systems have these figures, round by round."""
+    systems = [IdleSystem(name, forwards=name == "floor") for name in medians]
     left = {name: list(values) for name, values in medians.items()}
     campaign = Campaign([workload("count")], systems, rounds, Silent())
     trials = campaign.run(lambda _, system: figures(left[system.name].pop(0)))
@@ -287,7 +287,7 @@ def run_of(medians, rounds=2):
 
 
 def test_a_run_is_interleaved_with_a_control():
-    systems = [Still("floor", forwards=True), Still("eagre"), Still("flink")]
+    systems = [IdleSystem("floor", forwards=True), IdleSystem("eagre"), IdleSystem("flink")]
     campaign = Campaign([workload("count")], systems, 2, Silent())
     assert [(t.round, t.system.name, t.control) for t in campaign.turns()] == [
         (1, "floor", False),
@@ -300,11 +300,11 @@ def test_a_run_is_interleaved_with_a_control():
     once = Campaign([workload("count")], systems, 1, Silent())
     assert [(t.system.name, t.control) for t in once.turns()][-1] == ("eagre", True)
     assert len(list(once.turns(control=False))) == 3
-    assert control_of([Still("floor", forwards=True), Still("quix")]).name == "quix"
+    assert control_of([IdleSystem("floor", forwards=True), IdleSystem("quix")]).name == "quix"
 
 
-def test_differences_within_the_control_are_none():
-    found = run_of(
+def test_differences_within_the_control_do_not_count():
+    run = run_of(
         {
             "floor": [1, 1],
             "eagre": [4, 6],
@@ -313,40 +313,40 @@ def test_differences_within_the_control_are_none():
             "quix": [5.5, 5.5],
         }
     )
-    jsonschema.validate(found, SCHEMA)
-    assert found["control"]["count"]["noise"]["p50_ms"] == 1.5
-    told = found["ratios"]["count"]["eagre"]
-    assert told["spark-micro-batch"]["p50_ms"] == {
+    jsonschema.validate(run, SCHEMA)
+    assert run["control"]["count"]["noise"]["p50_ms"] == 1.5
+    ratios = run["ratios"]["count"]["eagre"]
+    assert ratios["spark-micro-batch"]["p50_ms"] == {
         "ratio": pytest.approx(120, 0.01),
         "differs": True,
     }
-    assert told["flink"]["p50_ms"]["differs"] is False
-    assert told["floor"]["p50_ms"]["differs"] is True
-    assert found["results"]["count"]["eagre"]["p50_ms"] == 5
-    assert found["results"]["count"]["eagre"]["spread"]["p50_ms"] == [4, 6]
-    assert found["systems"]["flink"]["settings"] == {"jars": "one.jar, two.jar"}
+    assert ratios["flink"]["p50_ms"]["differs"] is False
+    assert ratios["floor"]["p50_ms"]["differs"] is True
+    assert run["results"]["count"]["eagre"]["p50_ms"] == 5
+    assert run["results"]["count"]["eagre"]["spread"]["p50_ms"] == [4, 6]
+    assert run["systems"]["flink"]["settings"] == {"jars": "one.jar, two.jar"}
 
 
-def test_the_schema_refuses_what_is_not_a_run():
-    found = run_of({"eagre": [4, 4]})
-    del found["results"]["count"]["eagre"]["p99_ms"]
+def test_the_schema_rejects_an_incomplete_run():
+    run = run_of({"eagre": [4, 4]})
+    del run["results"]["count"]["eagre"]["p99_ms"]
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(found, SCHEMA)
+        jsonschema.validate(run, SCHEMA)
 
 
-def test_a_trial_that_does_not_count_is_left_out_of_the_medians():
-    behind = figures(50, problems=["the load generator was 40 ms late at p99"])
-    told = summary([figures(4), behind, figures(6)])
-    assert told["p50_ms"] == 5
-    assert told["valid"]
-    assert told["problems"] == behind["problems"]
-    assert not summary([behind])["valid"]
+def test_an_invalid_trial_is_excluded_from_the_medians():
+    late = figures(50, problems=["the load generator was 40 ms late at p99"])
+    medians = summary([figures(4), late, figures(6)])
+    assert medians["p50_ms"] == 5
+    assert medians["valid"]
+    assert medians["problems"] == late["problems"]
+    assert not summary([late])["valid"]
     wrong = figures(1, wrong=3, problems=["3 results were wrong"])
     assert not summary([figures(4), wrong])["valid"]
     assert not summary([{"failed": "it ended", "problems": ["it ended"]}])["valid"]
 
 
-def test_a_gap_is_the_longest_wait_around_a_checkpoint_of_the_measured_time():
+def test_a_gap_is_the_longest_wait_around_a_measured_checkpoint():
     waits = [4.0, 90.0, 5.0, 6.0, 7.0, 80.0, 8.0]
     series = [{"second": at, "max_ms": ms} for at, ms in enumerate(waits)]
     assert gaps_ms(series, [2.0, 2.999], 7) == [90.0, 90.0]
@@ -356,30 +356,30 @@ def test_a_gap_is_the_longest_wait_around_a_checkpoint_of_the_measured_time():
     assert gaps_ms([], [2.0], 7) == gaps_ms(series, [], 7) == []
 
 
-def test_the_gap_is_the_median_over_the_boundaries_of_what_counts():
-    behind = figures(9, gaps_ms=[900.0], problems=["the load generator was 40 ms late at p99"])
-    told = summary([figures(4, gaps_ms=[10.0, 30.0]), behind, figures(4, gaps_ms=[70.0])])
-    assert (told["gap_ms"], told["boundaries"]) == (30, 3)
-    assert told["spread"]["gap_ms"] == [10, 70]
+def test_the_gap_is_the_median_over_the_boundaries_of_valid_trials():
+    late = figures(9, gaps_ms=[900.0], problems=["the load generator was 40 ms late at p99"])
+    medians = summary([figures(4, gaps_ms=[10.0, 30.0]), late, figures(4, gaps_ms=[70.0])])
+    assert (medians["gap_ms"], medians["boundaries"]) == (30, 3)
+    assert medians["spread"]["gap_ms"] == [10, 70]
     none = summary([figures(4)])
     assert (none["gap_ms"], none["boundaries"]) == (None, 0)
     assert "gap_ms" not in none["spread"]
 
 
-def test_a_generator_that_fell_behind_is_asked_again_a_few_times():
+def test_a_trial_with_a_late_generator_is_repeated_a_few_times():
     late = figures(5, problems=["the load generator was 40 ms late at p99"])
     asked = []
-    campaign = Campaign([workload("count")], [Still("eagre"), Still("quix")], 2, Silent())
+    campaign = Campaign([workload("count")], [IdleSystem("eagre"), IdleSystem("quix")], 2, Silent())
     campaign.run(lambda _, system: asked.append(system.name) or late)
     assert len(asked) == len(list(campaign.turns())) + 2
 
 
-def test_runs_are_compared_beyond_their_controls():
+def test_runs_differ_only_beyond_their_controls():
     before = run_of({"eagre": [4, 5], "quix": [5, 5]})
     after = run_of({"eagre": [4.2, 4.2], "quix": [1, 1]})
-    told = compare(before, after)["count"]
-    assert told["eagre"]["p50_ms"]["verdict"] == "no difference"
-    assert told["quix"]["p50_ms"] == {
+    differences = compare(before, after)["count"]
+    assert differences["eagre"]["p50_ms"]["verdict"] == "no difference"
+    assert differences["quix"]["p50_ms"] == {
         "before": 5,
         "after": 1,
         "ratio": 0.2,
@@ -387,20 +387,20 @@ def test_runs_are_compared_beyond_their_controls():
     }
 
 
-def test_tables_are_published_between_their_marks(tmp_path):
+def test_tables_are_published_between_their_markers(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- bench:count -->\nold\n<!-- /bench -->\nafter\n")
-    found = run_of({"eagre": [4, 4], "spark-micro-batch": [400, 400]})
-    assert publish(found, [readme, tmp_path / "missing.md"]) == [readme]
+    run = run_of({"eagre": [4, 4], "spark-micro-batch": [400, 400]})
+    assert publish(run, [readme, tmp_path / "missing.md"]) == [readme]
     text = readme.read_text()
     assert "old" not in text
     assert text.startswith("before\n<!-- bench:count -->\n| latency in ms |")
     assert text.endswith("<!-- /bench -->\nafter\n")
     assert "| `eagre` | 4.0 |" in text
     assert "100x / 100x" in text
-    assert publish(found, [readme]) == []
+    assert publish(run, [readme]) == []
     with pytest.raises(BenchError, match="NOWHERE_TO_PUBLISH"):
-        publish(found, [tmp_path / "missing.md"])
+        publish(run, [tmp_path / "missing.md"])
 
 
 def test_the_highest_rate_is_found():
@@ -410,27 +410,27 @@ def test_the_highest_rate_is_found():
 
         return measure
 
-    found = find_rate(workload("count"), system(10_000))
-    assert 8000 <= found["max_rate"] <= 10_000
-    assert [t["held"] for t in found["rates"]] == [True, True, True, *[False] * 4, True]
-    assert found["generator_bound"] is False
+    result = find_rate(workload("count"), system(10_000))
+    assert 8000 <= result["max_rate"] <= 10_000
+    assert [t["held"] for t in result["rates"]] == [True, True, True, *[False] * 4, True]
+    assert result["generator_bound"] is False
     slow = find_rate(workload("count"), system(10))
     assert slow["max_rate"] == 0
     assert "not even" in slow["problems"][0]
 
 
 def test_a_rate_that_fails_once_is_tried_again():
-    stands_still = iter([True, False])
+    stalls = iter([True, False])
 
     def measure(chosen):
-        return figures(200 if chosen.rate > 2000 or next(stands_still, False) else 1)
+        return figures(200 if chosen.rate > 2000 or next(stalls, False) else 1)
 
-    found = find_rate(workload("count"), measure)
-    assert [t["held"] for t in found["rates"][:4]] == [False, True, False, False]
-    assert found["max_rate"] == 2000
+    result = find_rate(workload("count"), measure)
+    assert [t["held"] for t in result["rates"][:4]] == [False, True, False, False]
+    assert result["max_rate"] == 2000
 
 
-def test_a_subject_is_ended_with_all_it_started(tmp_path):
+def test_a_process_under_test_is_killed_with_its_children(tmp_path):
     script = (
         "import subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
@@ -438,18 +438,18 @@ def test_a_subject_is_ended_with_all_it_started(tmp_path):
         "time.sleep(60)\n"
     )
     log = tmp_path / "log"
-    subject = ProcessUnderTest([sys.executable, "-c", script], {}, tmp_path, log)
-    wait_until(lambda: log.read_text().strip(), 10, "the child's number")
+    process = ProcessUnderTest([sys.executable, "-c", script], {}, tmp_path, log)
+    wait_until(lambda: log.read_text().strip(), 10, "the child's pid is not printed")
     child = int(log.read_text())
-    assert subject.cost().rss_mb > 5
-    subject.require_alive()
-    subject.kill()
+    assert process.cost().rss_mb > 5
+    process.require_alive()
+    process.kill()
     assert not psutil.pid_exists(child)
     with pytest.raises(TrialError, match="SYSTEM_ENDED"):
-        subject.require_alive()
+        process.require_alive()
 
 
-def test_a_subject_ends_when_we_are_gone(tmp_path):
+def test_a_process_under_test_ends_with_the_benchmark(tmp_path):
     log = tmp_path / "log"
     code = (
         "import os, sys, time\n"
@@ -463,7 +463,9 @@ def test_a_subject_ends_when_we_are_gone(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code], check=False, timeout=30 * machine_slowness())
     pid = int(log.read_text())
-    wait_until(lambda: not psutil.pid_exists(pid) or _zombie(pid), 10, "the subject's end")
+    wait_until(
+        lambda: not psutil.pid_exists(pid) or _zombie(pid), 10, "the process outlived the benchmark"
+    )
 
 
 def _zombie(pid):
@@ -473,21 +475,21 @@ def _zombie(pid):
         return True
 
 
-def test_every_system_says_what_it_sets():
+def test_every_system_lists_its_settings():
     job = Job("count", "b", "in", "out", "g", 5000, 500, ".", "m.csv")
     for system in SYSTEMS.values():
         assert all(isinstance(value, str) for value in system.settings(job).values())
 
 
-def test_every_operator_runs_what_it_says():
+def test_every_operator_runs_its_workloads():
     for operator in OPERATORS.values():
         able = [name for name in names() if not operator.refusal(name)]
         assert sorted(able) == sorted(operator.workloads)
         assert {workload(name).rate for name in ("count", operator.workloads[0])} == {2000}
 
 
-class Place:
-    """A bench that gives what it is told."""
+class FakeBench:
+    """A bench that returns the figures of a function."""
 
     def __init__(self, measure):
         self._measure = measure
@@ -506,32 +508,32 @@ class Place:
         return self._measure(chosen, system)
 
 
-def test_operators_are_compared_with_the_count_of_the_same_run(monkeypatch, tmp_path):
+def test_operators_are_compared_with_count_in_the_same_run(monkeypatch, tmp_path):
     asked, medians = [], {"eagre": [2, 4], "eagre-rolling": [4, 5], "eagre-lookup": [6, 6]}
 
     def measure(chosen, system):
         asked.append((chosen.name, system.name))
         assert chosen.warmup == 90
         wrong = system.name == "eagre-lookup"
-        told = {"wrong": 1, "problems": ["1 results were wrong"]} if wrong else {}
-        return figures(medians[system.name].pop(0), **told)
+        errors = {"wrong": 1, "problems": ["1 results were wrong"]} if wrong else {}
+        return figures(medians[system.name].pop(0), **errors)
 
-    monkeypatch.setattr(sweep, "Bench", Place(measure))
+    monkeypatch.setattr(sweep, "Bench", FakeBench(measure))
     plan = sweep.Sweep("operators", Options(rounds=2), "count", ["rolling", "lookup"])
-    found = plan.run(tmp_path, Silent())
-    jsonschema.validate(found, SCHEMA)
+    document = plan.run(tmp_path, Silent())
+    jsonschema.validate(document, SCHEMA)
     order = [("count", "eagre"), ("count", "eagre-rolling"), ("enrich", "eagre-lookup")]
     assert asked == [*order, *order[::-1]]
-    rolling, lookup = found["points"]
-    assert (found["baseline"]["label"], found["baseline"]["p50_ms"]) == ("count", 3)
+    rolling, lookup = document["points"]
+    assert (document["baseline"]["label"], document["baseline"]["p50_ms"]) == ("count", 3)
     assert (rolling["workload"], rolling["p50_ratio"], rolling["p99_ratio"]) == ("count", 1.5, 1.5)
     assert not lookup["valid"]
     assert "p50_ratio" not in lookup
-    assert set(found["workloads"]) == {"count", "enrich"}
-    assert set(found["systems"]) == set(medians)
+    assert set(document["workloads"]) == {"count", "enrich"}
+    assert set(document["systems"]) == set(medians)
 
 
-def test_boundaries_are_compared_with_flinks_of_the_same_run(monkeypatch, tmp_path):
+def test_boundaries_are_compared_with_flink_in_the_same_run(monkeypatch, tmp_path):
     asked, prepared = [], []
     gaps = {"eagre": [30.0, 60.0, 90.0], "flink": [20.0]}
 
@@ -543,33 +545,33 @@ def test_boundaries_are_compared_with_flinks_of_the_same_run(monkeypatch, tmp_pa
         p50 = 6 if system.name == "eagre" else 4
         return figures(p50, gaps_ms=[] if none else gaps[system.name])
 
-    monkeypatch.setattr(sweep, "Bench", Place(measure))
+    monkeypatch.setattr(sweep, "Bench", FakeBench(measure))
     monkeypatch.setattr(type(SYSTEMS["flink"]), "prepare", lambda *_: prepared.append("flink"))
     plan = sweep.Sweep("boundary", Options(rounds=2), None, ["10 s", "1 s"])
-    found = plan.run(tmp_path, Silent())
-    jsonschema.validate(found, SCHEMA)
+    document = plan.run(tmp_path, Silent())
+    jsonschema.validate(document, SCHEMA)
     pairs = [(name, epoch) for name in ("stateless", "count") for epoch in ("10 s", "1 s")]
     order = [(*pair, name) for pair in pairs for name in ("eagre", "flink")]
     assert asked == [*order, *order[::-1]]
     assert prepared == ["flink"]
-    assert [(p["workload"], p["label"], p["system"]) for p in found["points"]] == order
-    ours, theirs, without, _ = found["points"][:4]
+    assert [(p["workload"], p["label"], p["system"]) for p in document["points"]] == order
+    ours, theirs, without, _ = document["points"][:4]
     assert (ours["gap_ms"], ours["boundaries"], theirs["gap_ms"]) == (60, 6, 20)
     assert [ours[name] for name in ("p50_ratio", "p99_ratio", "gap_ratio")] == [1.5, 1.5, 3.0]
     assert without["p50_ratio"] == 1.5
     assert "gap_ratio" not in without
     assert "p50_ratio" not in theirs
-    assert found["workload"] == "stateless, count"
+    assert document["workload"] == "stateless, count"
 
 
-def test_boundaries_are_measured_longer_where_that_is_asked(monkeypatch, tmp_path):
+def test_boundaries_can_be_measured_longer(monkeypatch, tmp_path):
     asked = []
 
     def measure(chosen, _):
         asked.append((chosen.name, chosen.epoch, chosen.warmup, chosen.seconds))
         return figures(1)
 
-    monkeypatch.setattr(sweep, "Bench", Place(measure))
+    monkeypatch.setattr(sweep, "Bench", FakeBench(measure))
     monkeypatch.setattr(type(SYSTEMS["flink"]), "prepare", lambda *_: None)
     options = Options(rounds=1, warmup=45.0, seconds=500.0)
     sweep.Sweep("boundary", options, "field", []).run(tmp_path, Silent())
@@ -577,23 +579,23 @@ def test_boundaries_are_measured_longer_where_that_is_asked(monkeypatch, tmp_pat
 
 
 @pytest.mark.long
-def test_the_results_of_every_operator_are_right(cli, tmp_path):
+def test_the_results_of_every_operator_are_correct(cli, tmp_path):
     cli.ok(
         *("bench", "sweep", "operators", "--rate", "300", "--warmup", "2", "--seconds", "4"),
         *("--out", str(tmp_path / "out")),
         timeout=900,
     )
-    found = load_document(tmp_path / "out")
-    jsonschema.validate(found, SCHEMA)
-    assert [point["label"] for point in found["points"]] == list(OPERATORS)
-    for point in (found["baseline"], *found["points"]):
+    document = load_document(tmp_path / "out")
+    jsonschema.validate(document, SCHEMA)
+    assert [point["label"] for point in document["points"]] == list(OPERATORS)
+    for point in (document["baseline"], *document["points"]):
         assert point["records"] > 0, point
         assert [point[n] for n in ("lost", "wrong", "repeated", "negative")] == [0] * 4, point
 
 
 @pytest.mark.e2e
 def test_a_run_from_the_command_line(cli, tmp_path):
-    """The smoke test: two systems, seconds, everything from the load to the report."""
+    """A smoke test: two systems, a few seconds, everything from the load to the report."""
     began = time.time()
     done = cli.ok(
         *("bench", "run", "count", "--systems", "floor,eagre", "--rounds", "1", "--rate", "300"),
@@ -601,10 +603,10 @@ def test_a_run_from_the_command_line(cli, tmp_path):
         *("--json", str(tmp_path / "run.json")),
         timeout=300,
     )
-    found = load_document(tmp_path / "out")
-    assert found == json.loads((tmp_path / "run.json").read_text())
-    jsonschema.validate(found, SCHEMA)
-    results = found["results"]["count"]
+    document = load_document(tmp_path / "out")
+    assert document == json.loads((tmp_path / "run.json").read_text())
+    jsonschema.validate(document, SCHEMA)
+    results = document["results"]["count"]
     for figures_ in results.values():
         assert figures_["records"] == 1200
         assert [figures_[n] for n in ("lost", "wrong", "repeated", "negative")] == [0] * 4
@@ -613,11 +615,11 @@ def test_a_run_from_the_command_line(cli, tmp_path):
         assert figures_["p50_ms"] <= figures_["p99_ms"] <= figures_["max_ms"]
         assert set(figures_["links"]) == {"producer", "topic", "engine", "sink", "reader"}
     assert results["eagre"]["trials"][0]["checkpoints"]
-    assert found["control"]["count"]["system"] == "eagre"
-    assert found["options"]["epoch"] == "5 s"
-    page = tmp_path / "out" / "report.html"
-    assert page.stat().st_mtime >= began
-    assert "<svg" in page.read_text()
+    assert document["control"]["count"]["system"] == "eagre"
+    assert document["options"]["epoch"] == "5 s"
+    report = tmp_path / "out" / "report.html"
+    assert report.stat().st_mtime >= began
+    assert "<svg" in report.read_text()
     assert "eagre again (A/A control)" in done.stderr
     assert "about" in done.stderr
     left = sorted(path.name for path in (tmp_path / "out").iterdir())
@@ -625,7 +627,7 @@ def test_a_run_from_the_command_line(cli, tmp_path):
 
 
 @pytest.mark.parametrize("left", ["bench.json", "logs", "state"])
-def test_what_another_run_left_is_not_written_over(cli, tmp_path, left):
+def test_the_output_of_another_run_is_not_overwritten(cli, tmp_path, left):
     (tmp_path / "out" / left).mkdir(parents=True)
     again = cli("bench", "run", "count", "--out", str(tmp_path / "out"))
     assert again.returncode == 1
@@ -633,7 +635,7 @@ def test_what_another_run_left_is_not_written_over(cli, tmp_path, left):
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (("run", "nonsense"), "WORKLOAD_UNKNOWN"),
         (("run", "field", "--systems", "nonsense"), "SYSTEM_UNKNOWN"),
@@ -650,17 +652,17 @@ def test_what_another_run_left_is_not_written_over(cli, tmp_path, left):
         (("sweep", "operators", "--workload", "field"), "each operator has a workload of its own"),
     ],
 )
-def test_a_bench_that_cannot_be(cli, args, told):
+def test_invalid_arguments_are_refused(cli, args, message):
     done = cli("bench", *args)
     assert done.returncode != 0
-    assert told in done.stderr
+    assert message in done.stderr
     assert "starting Kafka" not in done.stderr
 
 
-def test_the_list_says_what_runs_where(cli):
-    found = json.loads(cli.ok("bench", "list", "--json", "-").stdout)
-    assert set(found) == set(names())
-    assert found["python-map"]["flink"]
-    assert found["field"]["flink"] == ""
+def test_the_list_shows_which_system_runs_which_workload(cli):
+    listed = json.loads(cli.ok("bench", "list", "--json", "-").stdout)
+    assert set(listed) == set(names())
+    assert listed["python-map"]["flink"]
+    assert listed["field"]["flink"] == ""
     text = cli.ok("bench", "list").stdout
     assert all(name in text for name in (*names(), *SYSTEMS))

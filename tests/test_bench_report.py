@@ -1,4 +1,4 @@
-"""The benchmark's report: what it prints, and that it needs nothing beside itself."""
+"""The benchmark's report: its contents, and that it is one file."""
 
 import re
 import sys
@@ -33,7 +33,7 @@ HERE = {
 
 
 def trial(p50, **changed):
-    """The figures of one trial, around a median."""
+    """Return the figures of one trial, around a median."""
     return {
         "p50_ms": p50,
         "p95_ms": 2 * p50,
@@ -67,7 +67,7 @@ def trial(p50, **changed):
 
 
 def run(**more):
-    """A run of one workload: two that differ, two that do not, and those that do not count."""
+    """Return a run of one workload: systems that differ, that do not differ, and invalid ones."""
     results = {
         "floor": summary([trial(0.6), trial(0.7)]),
         "eagre": summary([trial(1.0), trial(1.2)]),
@@ -105,7 +105,7 @@ def run(**more):
 
 
 def sweep(kind, values):
-    """A sweep, with one point that does not count and one that has no figures."""
+    """Return a sweep with one invalid point and one without figures."""
     system = "spark-micro-batch" if kind == "trigger" else "eagre"
     points = [
         {
@@ -134,7 +134,7 @@ def sweep(kind, values):
 
 
 def operators():
-    """A sweep of operators: one that is compared, one that does not count."""
+    """Return a sweep of operators: one compared, one invalid."""
     wrong = summary([trial(1.0, wrong=2, problems=["2 results were wrong"])])
     compared = {"p50_ratio": 1.5, "p99_ratio": 1.25}
     return {
@@ -151,7 +151,7 @@ def operators():
 
 
 def boundary():
-    """A sweep of boundaries: one workload that is compared, one where Flink does not count."""
+    """Return a sweep of boundaries: one workload compared, one where Flink is invalid."""
     wrong = summary([trial(1.0, wrong=2, problems=["2 results were wrong"])])
     measured = [
         ("eagre", "stateless", summary([trial(2.0, gaps_ms=[60.0, 90.0]), trial(2.0)])),
@@ -187,7 +187,7 @@ def written(tmp_path):
     [run(), sweep("trigger", [2000, 500, 100, 0]), sweep("epoch", [5000, 10000, 30000, 60000])],
     ids=["run", "trigger", "epoch"],
 )
-def test_a_page_loads_nothing(written, document):
+def test_a_report_loads_nothing_from_outside(written, document):
     page = written(document)
     assert not re.findall(r"<(?:script|link|img|iframe|object)\b", page)
     assert not re.findall(r"(?:src|href)=\"(?!#)|url\((?!#)|@import", page)
@@ -197,7 +197,7 @@ def test_a_page_loads_nothing(written, document):
     assert "nan" not in re.findall(r"[\w.]+", page)
 
 
-def test_a_run_tells_who_does_not_count_and_why(written):
+def test_a_report_names_invalid_systems_and_the_reason(written):
     page = written(run())
     rows = re.findall(r"<tr class=\"void\">.*?</tr>", page, flags=re.DOTALL)
     badges = [re.findall(r"</span>([\w-]+) <span class=\"badge.*?>(.*?)<", row)[0] for row in rows]
@@ -206,13 +206,13 @@ def test_a_run_tells_who_does_not_count_and_why(written):
     assert REFUSED.replace("'", "&#39;") in page
 
 
-def test_what_does_not_count_is_compared_with_nothing(written):
+def test_invalid_systems_are_not_compared(written):
     table = re.search(r"<table class=\"ratios\">.*?</table>", written(run()), flags=re.DOTALL)[0]
     assert "eagre" in table
     assert "kafka-streams" not in table
 
 
-def test_small_differences_are_printed_as_none(written):
+def test_small_differences_are_printed_as_no_difference(written):
     page = written(run())
     against_flink = page.partition("against flink</th>")[2].partition("</tbody>")[0]
     eagre = re.search(r"eagre</th>.*", against_flink)[0]
@@ -221,19 +221,19 @@ def test_small_differences_are_printed_as_none(written):
     assert "eagre measured 3 times differs by itself by a factor of up to p50 1.3x" in page
 
 
-def test_without_a_control_it_says_so(written):
+def test_a_missing_control_is_mentioned(written):
     document = run()
     document["control"]["count"] = {"system": "eagre", "noise": {}, "trials": []}
     assert "No system was measured a second time" in written(document)
 
 
-def test_markup_in_what_a_system_said_is_escaped(written):
+def test_markup_in_the_output_of_a_system_is_escaped(written):
     page = written(run())
     assert MARKUP not in page
     assert "&lt;script src=" in page
 
 
-def test_a_round_that_does_not_count_is_told(written):
+def test_an_invalid_round_is_mentioned(written):
     late = trial(1.0, problems=["the load generator was 65 ms late at p99"])
     page = written(run(bytewax=summary([late, trial(1.0)])))
     assert "1 of 2 rounds do not count: the load generator was 65 ms late" in page
@@ -274,7 +274,7 @@ def test_recovery_has_its_column(written):
     assert 'fault">812' not in page
 
 
-def test_the_trigger_sweep_says_how_far_below_real_time_is(written):
+def test_the_trigger_sweep_compares_real_time_with_micro_batch(written):
     page = written(sweep("trigger", [2000, 500, 100, 0]))
     assert "with a trigger of 0 ms, reach a p50 of 21 ms" in page
     assert "21x and 21x less" in page
@@ -287,7 +287,7 @@ def test_the_epoch_sweep_has_three_plots(written):
     assert "5,000 against 60,000 rows replayed" in page
 
 
-def test_the_operators_are_told_as_multiples_of_count(written):
+def test_operators_are_reported_as_multiples_of_count(written):
     page = written(operators())
     assert "Operators against workload count" in page
     assert "p50 of 1.0 ms and a p99 of 4.0 ms in this run" in page
@@ -296,7 +296,7 @@ def test_the_operators_are_told_as_multiples_of_count(written):
     assert "2 results were wrong" in page
 
 
-def test_the_boundaries_are_told_as_multiples_of_flinks(written):
+def test_boundaries_are_reported_as_multiples_of_flink(written):
     page = written(boundary())
     assert "The ends of epochs on stateless, count" in page
     assert "On stateless with epochs of 10 s, the median gap at 3 boundaries is 60 ms" in page
@@ -319,7 +319,7 @@ def test_the_boundaries_on_the_console():
 
 
 @pytest.mark.parametrize("module", ["jinja2", "matplotlib"])
-def test_without_the_extra_it_says_what_to_install(monkeypatch, tmp_path, module):
+def test_a_missing_extra_is_named(monkeypatch, tmp_path, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(BenchError, match="REPORT_NEEDS_BENCH_EXTRA") as caught:
         write_report(run(), tmp_path / "report.html")

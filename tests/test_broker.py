@@ -22,7 +22,7 @@ PROGRAM = (
 
 
 @pytest.fixture(autouse=True)
-def own_register(tmp_path, monkeypatch):
+def separate_registry(tmp_path, monkeypatch):
     monkeypatch.setenv("EAGRE_STATE", str(tmp_path / "state"))
 
 
@@ -31,13 +31,13 @@ def gone(pid):
 
 
 @pytest.mark.e2e
-def test_several_at_once_and_nothing_left_behind():
-    with EmbeddedBroker() as one, EmbeddedBroker() as other:
-        Topics(one.address).create("here", 2)
-        assert Topics(one.address).names() == ["here"]
-        assert Topics(other.address).names() == []
-        pids, folders = [one.pid, other.pid], [one.data, other.data]
-        assert all(b.address.startswith("127.0.0.1:") for b in (one, other))
+def test_several_brokers_at_once_leave_nothing_behind():
+    with EmbeddedBroker() as first, EmbeddedBroker() as second:
+        Topics(first.address).create("here", 2)
+        assert Topics(first.address).names() == ["here"]
+        assert Topics(second.address).names() == []
+        pids, folders = [first.pid, second.pid], [first.data, second.data]
+        assert all(b.address.startswith("127.0.0.1:") for b in (first, second))
     assert all(gone(pid) for pid in pids)
     assert not any(folder.exists() for folder in folders)
 
@@ -54,17 +54,17 @@ def test_it_listens_on_loopback_only():
 
 
 @pytest.mark.e2e
-def test_data_stays_and_a_killed_brokers_folder_is_recovered(tmp_path):
+def test_the_data_of_a_killed_broker_is_recovered(tmp_path):
     data = tmp_path / "data"
     with EmbeddedBroker(data=data) as broker:
         topics = Topics(broker.address)
-        topics.create("kept", 3)
+        topics.create("durable", 3)
         cluster = topics.cluster_id()
         os.kill(broker.pid, signal.SIGKILL)
     with EmbeddedBroker(data=data) as broker:
         topics = Topics(broker.address)
         assert topics.cluster_id() == cluster
-        assert topics.require("kept").partitions == 3
+        assert topics.require("durable").partitions == 3
 
 
 def test_a_folder_in_use_is_refused(tmp_path):
@@ -84,7 +84,7 @@ def test_a_taken_port_is_refused():
             EmbeddedBroker(port=port).start()
 
 
-def test_a_broker_that_cannot_start_gives_kafkas_reason():
+def test_a_broker_that_cannot_start_reports_kafkas_reason():
     with pytest.raises(BrokerError, match=r"BROKER_FAILED: .*(no\.such|compression)"):
         EmbeddedBroker(settings={"compression.type": "no.such"}).start()
 
@@ -102,12 +102,12 @@ def test_it_ends_with_the_program_that_started_it(how):
         pid = int(process.stdout.readline().split()[0])
         os.killpg(process.pid, how)
     wait_until(lambda: gone(pid), 20, f"broker {pid} outlived its program")
-    assert not list(Path("/tmp").glob(f"hsperfdata_*/{pid}")), "its JVM's counters stay"  # noqa: S108
+    assert not list(Path("/tmp").glob(f"hsperfdata_*/{pid}")), "its hsperfdata file is still there"  # noqa: S108
 
 
 @pytest.fixture
 def brokers(tmp_path, monkeypatch):
-    """Where temporary brokers are, in a cache of the test's own; the jars are the usual ones."""
+    """The folder of temporary brokers, in a separate cache; the jars are the usual ones."""
     real = jars.folder("broker").parent
     monkeypatch.setenv("EAGRE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("EAGRE_JARS", str(real))
@@ -115,27 +115,27 @@ def brokers(tmp_path, monkeypatch):
 
 
 @pytest.mark.e2e
-def test_abandoned_temporary_folders_are_swept(brokers):
-    left = brokers / "temporary-left"
-    left.mkdir(parents=True)
-    os.utime(left, (0, 0))
+def test_abandoned_temporary_folders_are_removed(brokers):
+    abandoned = brokers / "temporary-left"
+    abandoned.mkdir(parents=True)
+    os.utime(abandoned, (0, 0))
     with EmbeddedBroker():
-        assert not left.exists()
+        assert not abandoned.exists()
 
 
 def sweep(base):
     TemporaryFolder(base, "temporary-", spare=server.in_use).remove()
 
 
-def test_a_slow_broker_keeps_its_folder_while_others_start(brokers, monkeypatch):
-    """Hold up the JVM before it locks its data: the next start must not sweep the folder."""
+def test_the_folder_of_a_slow_broker_is_not_removed_by_others(brokers, monkeypatch):
+    """Suspend the JVM before it locks its data: the next start must not remove the folder."""
     register = server.registry.register
 
     def register_a_slow_one(broker):
         os.kill(broker.pid, signal.SIGSTOP)
         os.utime(broker.data, (0, 0))
         sweep(brokers)
-        assert Path(broker.data, "kafka.log").exists(), "it was swept"
+        assert Path(broker.data, "kafka.log").exists(), "it was removed"
         os.kill(broker.pid, signal.SIGCONT)
         register(broker)
 
@@ -146,7 +146,7 @@ def test_a_slow_broker_keeps_its_folder_while_others_start(brokers, monkeypatch)
 
 
 @pytest.mark.e2e
-def test_kafka_holds_its_folder_after_its_program_was_killed(brokers):
+def test_the_folder_of_a_running_kafka_is_not_removed(brokers):
     command = [sys.executable, "-c", PROGRAM]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         pid, data = process.stdout.readline().split()
@@ -156,10 +156,10 @@ def test_kafka_holds_its_folder_after_its_program_was_killed(brokers):
     sweep(brokers)
     assert Path(data).exists()
     os.kill(int(pid), signal.SIGKILL)
-    wait_until(lambda: sweep(brokers) or not Path(data).exists(), 20, "nobody sweeps it")
+    wait_until(lambda: sweep(brokers) or not Path(data).exists(), 20, "the folder was not removed")
 
 
-def test_a_broker_whose_log_is_gone_still_tells_that_it_failed(monkeypatch):
+def test_a_broker_without_its_log_still_reports_its_failure(monkeypatch):
     def lose_the_log(topics):
         [broker] = server.registry.running()
         Path(broker.data, "kafka.log").unlink(missing_ok=True)
@@ -175,7 +175,7 @@ def test_the_broker_command(cli):
     address = cli.ok("broker", "start", "--port", "0").stdout.strip()
     try:
         assert address in cli.ok("broker", "status").stdout
-        cli.ok("topic", "create", "kept")
+        cli.ok("topic", "create", "durable")
         again = cli("broker", "start", "--port", "0")
         assert again.returncode == 1
         assert "DATA_IN_USE" in again.stderr
@@ -209,7 +209,7 @@ def test_the_topic_commands(cli, eagre_broker):
         (("produce", "typed", "--key", "card"), "KEY_NOT_FOUND"),
     ],
 )
-def test_topic_mistakes(cli, eagre_broker, args, code):
+def test_invalid_topic_commands_are_refused(cli, eagre_broker, args, code):
     topics = Topics(eagre_broker.address)
     if "typed" not in topics.names():
         topics.create("typed", 1)
@@ -219,5 +219,5 @@ def test_topic_mistakes(cli, eagre_broker, args, code):
     assert done.stderr.count("\n") == 1
 
 
-def test_topic_without_any_broker(cli):
+def test_topic_commands_need_a_broker(cli):
     assert "NO_BROKER" in cli("topic", "list").stderr

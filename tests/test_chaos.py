@@ -1,4 +1,4 @@
-"""The short form of ``make chaos``: seeded faults, an independent verifier, and a control."""
+"""A short ``make chaos``: seeded faults, an independent verifier, and a negative control."""
 
 import subprocess
 import sys
@@ -28,15 +28,15 @@ def chaos(*options):
         pytest.param("counts", "offsets_written,while_scanning,python"),
     ],
 )
-def test_no_fault_loses_or_repeats_a_result(pipeline, kinds):
-    code, told = chaos("--pipeline", pipeline, "--kinds", kinds, "--seed", "11")
-    assert code == 0, told
-    assert f"{kinds.count(',') + 1} faults, 0 lost, 0 repeated" in told
+def test_no_fault_loses_or_duplicates_a_result(pipeline, kinds):
+    code, output = chaos("--pipeline", pipeline, "--kinds", kinds, "--seed", "11")
+    assert code == 0, output
+    assert f"{kinds.count(',') + 1} faults, 0 lost, 0 repeated" in output
 
 
-def test_without_suppression_the_verifier_finds_repeats():
-    code, told = chaos(
+def test_without_the_replay_filter_the_verifier_reports_duplicates():
+    code, output = chaos(
         *("--pipeline", "stateless", "--kinds", "mid_epoch", "--seed", "12", "--control", "off")
     )
-    assert code == 0, told
-    assert " 0 repeated (" not in told
+    assert code == 0, output
+    assert " 0 repeated (" not in output

@@ -1,4 +1,4 @@
-"""The verdict of the check equals what a real start does, pipeline by pipeline."""
+"""The check agrees with a real start, pipeline by pipeline."""
 
 from contextlib import nullcontext
 
@@ -28,7 +28,7 @@ def keep(batches):
 
 
 def counter():
-    """A processor that is pickled by value: Spark's workers do not see this module."""
+    """Return a processor that is pickled by value: Spark's workers cannot import this module."""
 
     class Counter(StatefulProcessor):
         def init(self, handle):
@@ -140,7 +140,7 @@ RUNS = {
     "distinct rows with their time": lambda g: g.write(g.timed.select("id", "at").distinct()),
     "linger of zero": lambda g: g.write(g.rows, **{"kafka.linger.ms": "0"}),
 }
-"""Pipelines that start: neither errors nor warnings."""
+"""Pipelines that start without errors or warnings."""
 
 STARTS = {
     "count per key": (
@@ -340,7 +340,7 @@ REFUSED = {
     ),
     "no checkpoint": (_without_checkpoint, "CHECKPOINT_MISSING"),
 }
-"""Pipelines that Spark refuses at the start, or fails in the first epoch."""
+"""Pipelines that Spark refuses at the start or that fail in the first epoch."""
 
 
 BATCHES = {
@@ -374,11 +374,11 @@ BATCHES = {
         {"SINK_COLUMNS"},
     ),
 }
-"""The same in micro-batches, where more is allowed."""
+"""The same in micro-batch mode, which allows more."""
 
 
 def checked(writer):
-    """The check of a query in a test: its checkpoint is in a temporary folder, on purpose."""
+    """Check a query; ignore that the test's checkpoint is in a temporary folder."""
     report = eg.check(writer)
     return report, report.ids("error"), report.ids("warning") - {"CHECKPOINT_VOLATILE"}
 
@@ -401,11 +401,11 @@ ONE_OF_A_KIND = {
     "short epoch",
     "no checkpoint",
 }
-"""Really started by ``make test``; the others by ``make e2e``."""
+"""Started by ``make test``; the others are started by ``make e2e``."""
 
 
 def started(corpus):
-    """The pipelines of a corpus that are really started, most of them by ``make e2e`` only."""
+    """Return the pipelines of a corpus to start, most of them in ``make e2e`` only."""
     return [
         name if name in ONE_OF_A_KIND else pytest.param(name, marks=pytest.mark.e2e)
         for name in corpus
@@ -413,38 +413,38 @@ def started(corpus):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_well_made_pipeline_gives_no_alarm(ground, name):
+def test_a_good_pipeline_has_no_findings(ground, name):
     report, errors, warnings = checked(RUNS[name](ground))
     assert (errors, warnings) == (set(), set()), report.findings
 
 
 @pytest.mark.parametrize("name", started(RUNS))
-def test_a_well_made_pipeline_runs(ground, name):
+def test_a_good_pipeline_starts(ground, name):
     assert outcome(ground.spark, RUNS[name](ground)) == ""
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_a_pipeline_that_could_be_better_gives_a_warning(ground, name):
+def test_a_pipeline_with_a_weakness_has_a_warning(ground, name):
     build, expected = STARTS[name]
     _, errors, warnings = checked(build(ground))
     assert (errors, warnings) == (set(), {expected})
 
 
 @pytest.mark.parametrize("name", started(STARTS))
-def test_a_warning_does_not_stop_a_pipeline(ground, name):
+def test_a_pipeline_with_a_warning_starts(ground, name):
     build, _ = STARTS[name]
     assert outcome(ground.spark, build(ground)) == ""
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_spark_refuses_is_an_error(ground, name):
+def test_a_pipeline_that_spark_refuses_has_an_error(ground, name):
     build, expected = REFUSED[name]
     _, errors, _ = checked(build(ground))
     assert expected in errors
 
 
 @pytest.mark.parametrize("name", started(REFUSED))
-def test_what_is_an_error_is_refused_by_spark(ground, name):
+def test_spark_refuses_every_pipeline_with_an_error(ground, name):
     build, expected = REFUSED[name]
     writer = build(ground)
     report, _, _ = checked(writer)
@@ -458,7 +458,7 @@ def test_what_is_an_error_is_refused_by_spark(ground, name):
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_micro_batches_are_judged_by_their_own_rules(ground, name):
+def test_micro_batch_pipelines_have_different_rules(ground, name):
     build, expected = BATCHES[name]
     writer = build(ground, trigger={"availableNow": True})
     _, errors, _ = checked(writer)

@@ -1,4 +1,4 @@
-"""The companion writes local checkpoint files by itself, and as Spark's own manager would."""
+"""The companion's file manager for local checkpoints behaves as Spark's."""
 
 import time
 
@@ -9,7 +9,7 @@ SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 class Files:
-    """A manager as Spark makes it, and what it does to a folder."""
+    """A checkpoint file manager on a folder."""
 
     def __init__(self, jvm, folder, **settings):
         self._jvm, self._folder = jvm, folder
@@ -42,11 +42,11 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_session_has_it(eagre_spark):
+def test_a_session_uses_the_file_manager(eagre_spark):
     assert eagre_spark.conf.get(SETTING) == "dev.eagre.state.CheckpointFiles"
 
 
-def test_a_file_is_there_whole_or_not_at_all(files, tmp_path):
+def test_files_are_written_atomically(files, tmp_path):
     begun = files.begin("7", "offsets")
     assert "7" not in names(tmp_path)
     begun.close()
@@ -57,7 +57,7 @@ def test_a_file_is_there_whole_or_not_at_all(files, tmp_path):
     assert names(tmp_path) == ["7"]
 
 
-def test_a_file_that_is_there_stays(files, tmp_path):
+def test_an_existing_file_is_not_overwritten(files, tmp_path):
     files.begin("7", "first").close()
     with pytest.raises(Py4JJavaError, match=r"hadoop\.fs\.FileAlreadyExistsException"):
         files.begin("7", "second").close()
@@ -65,7 +65,7 @@ def test_a_file_that_is_there_stays(files, tmp_path):
     assert names(tmp_path) == ["7"]
 
 
-def test_an_older_checksum_of_hadoop_goes_with_its_file(files, tmp_path):
+def test_an_old_checksum_file_is_removed_with_its_file(files, tmp_path):
     (tmp_path / "7").write_text("first")
     (tmp_path / ".7.crc").write_bytes(b"crc\0\0\0\2\0\1\2\3\4")
     files.begin("7", "second", overwrite=True).close()
@@ -73,7 +73,7 @@ def test_an_older_checksum_of_hadoop_goes_with_its_file(files, tmp_path):
     assert names(tmp_path) == ["7"]
 
 
-def test_another_file_system_is_left_to_spark(eagre_spark, tmp_path):
+def test_other_file_systems_use_sparks_manager(eagre_spark, tmp_path):
     slow = "dev.eagre.testing.SlowFileSystem$Context"
     files = Files(
         eagre_spark._jvm,  # noqa: SLF001
@@ -84,5 +84,5 @@ def test_another_file_system_is_left_to_spark(eagre_spark, tmp_path):
     )
     began = time.monotonic()
     files.begin("7", "offsets").close()
-    assert time.monotonic() - began >= 0.3, "it was written past the slow file system"
+    assert time.monotonic() - began >= 0.3, "the file bypassed the slow file system"
     assert files.read("7") == "offsets"

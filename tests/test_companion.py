@@ -1,6 +1,6 @@
-"""The companion's own tests, JUnit 5 in ``jvm-companion/test``: compiled and run once, in one JVM.
+"""The companion's JUnit tests in ``jvm-companion/test``, compiled and run once, in one JVM.
 
-Each Java test class is one test here; what failed in it is in the message.
+Each Java test class is one test here; its failures are in the message.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ TEST_CLASSES = sorted(
     for path in SOURCES.rglob("*Test.java")
 )
 OPENED = ("java.lang", "java.nio", "java.util", "jdk.internal.ref", "sun.nio.ch")
-"""Packages of the JDK that Spark's memory code reaches into; `spark-submit` opens them, too."""
+"""JDK packages that Spark's memory code needs opened, as `spark-submit` does."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def junit():
-    """Run them once for all test processes: the first does it, the others wait for its reports."""
+    """Run JUnit once for all test processes: the first runs it, the others wait for its reports."""
     folder = Path(tempfile.gettempdir()) / "companion"
     folder.mkdir(exist_ok=True)
     output = folder / "output"
@@ -61,7 +61,7 @@ def junit():
 
 
 def _hatch_build():
-    """The file that compiles the companion: its tests are compiled with the same flags."""
+    """Load the build hook, to compile the tests with the companion's flags."""
     spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

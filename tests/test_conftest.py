@@ -1,4 +1,4 @@
-"""The test kit of these tests: what they write goes with them, what hangs is killed."""
+"""The fixtures of these tests: temporary files are removed, hanging commands are killed."""
 
 import os
 import signal
@@ -20,13 +20,13 @@ HANGS = (
 )
 
 
-def test_state_lies_in_the_scratch_folder():
+def test_state_is_in_the_scratch_folder():
     assert Path(tempfile.gettempdir()) in state_dir().parents
     assert Path(tempfile.gettempdir()).name.startswith("eagre-tests-")
 
 
 @pytest.mark.parametrize("slowness", [1.0, 2.0])
-def test_a_command_that_outlasts_its_limit_is_killed_with_its_children(monkeypatch, slowness):
+def test_a_command_that_exceeds_its_limit_is_killed_with_its_children(monkeypatch, slowness):
     monkeypatch.setattr(conftest, "machine_slowness", lambda: slowness)
     process = subprocess.Popen(
         [sys.executable, "-c", HANGS],
@@ -37,7 +37,7 @@ def test_a_command_that_outlasts_its_limit_is_killed_with_its_children(monkeypat
     with pytest.raises(subprocess.TimeoutExpired) as expired:
         conftest.communicate(process, "", 2)
     child = int(expired.value.stdout or 0)
-    wait_until(lambda: not psutil.pid_exists(child), 10, "its child goes on")
+    wait_until(lambda: not psutil.pid_exists(child), 10, "its child still runs")
     assert process.returncode == -signal.SIGKILL
 
 
@@ -53,7 +53,7 @@ def test_a_slow_machine_gets_more_time_for_a_command(monkeypatch):
 
 
 def run_pytest(folder, text, *options):
-    """Start pytest with the conftest of these tests on one test."""
+    """Start pytest on one test, with the conftest of these tests."""
     path = folder / "test_one.py"
     path.write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
@@ -79,8 +79,8 @@ def test_sigterm_leaves_no_scratch_folder(tmp_path):
         "    time.sleep(60)\n"
     )
     process = run_pytest(tmp_path, text)
-    told = tmp_path / "folder"
-    wait_until(lambda: told.exists() and told.read_text(), 60, "the test does not run")
+    note = tmp_path / "folder"
+    wait_until(lambda: note.exists() and note.read_text(), 60, "the test does not run")
     process.send_signal(signal.SIGTERM)
     process.communicate()
-    assert not Path(told.read_text()).exists()
+    assert not Path(note.read_text()).exists()

@@ -1,4 +1,4 @@
-"""Rows in PostgreSQL and Redis: the newest stays, whatever is repeated, late or broken off."""
+"""Rows in PostgreSQL and Redis: the newest version wins over replays, late writers and restarts."""
 
 import json
 import random
@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import functions as F
 
 import eagre as eg
+from database_servers import PASSWORD, PostgresServer, RedisServer
 from eagre.broker import Topics
 from eagre.errors import SettingsError
 from eagre.testing import Record
 from eagre.waiting import wait_until
 from queries import send
-from servers import PASSWORD, PostgresServer, RedisServer
 
 PAYMENTS = "card STRING, amount DOUBLE, n INT"
 VERSION = ("_eagre_source", "_eagre_offset", "_eagre_ordinal", "_eagre_time")
@@ -34,7 +34,7 @@ def redis():
 
 
 class PostgresTable:
-    """A table, as sink and as what is in it."""
+    """A table as a sink, and its rows."""
 
     def __init__(self, server):
         self.server = server
@@ -49,17 +49,17 @@ class PostgresTable:
         return {row[key]: row for row in self.server.rows(f'SELECT * FROM "{name}"')}
 
     def touched(self, name):
-        """What changes with every write, even one of the same values."""
+        """Return what every write changes, even one of the same values."""
         return self.server.rows(f'SELECT card, n, xmin::text, ctid::text FROM "{name}"')
 
     def interrupt(self):
-        """Break off what sessions hold."""
+        """Terminate all sessions."""
         others = "usename = 'eagre' AND pid <> pg_backend_pid()"
         self.server.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
 
 
 class RedisHashes:
-    """Hashes, as sink and as what is in them."""
+    """Hashes as a sink, and their fields."""
 
     def __init__(self, server):
         self.server = server
@@ -98,11 +98,11 @@ LAST = {row["card"]: (row["n"],) for row in ROWS}
 
 
 def named(request):
-    """A name for topics and tables that no other test has."""
+    """Return a name for topics and tables that no other test uses."""
     return request.node.name.split("[")[0][5:25] + str(abs(hash(request.node.name)) % 10_000)
 
 
-def test_the_last_row_of_each_key_stays(run_in_both_modes, database, request):
+def test_the_last_row_of_each_key_is_stored(run_in_both_modes, database, request):
     name = named(request)
 
     @eg.pipeline(
@@ -116,7 +116,7 @@ def test_the_last_row_of_each_key_stays(run_in_both_modes, database, request):
     assert values(database.rows(name), "n") == LAST
 
 
-def test_aggregates_carry_their_version(run_in_both_modes, database, request):
+def test_aggregates_have_a_version(run_in_both_modes, database, request):
     name = named(request)
 
     @eg.pipeline(source=eg.Kafka(f"{name}-in", schema=PAYMENTS), sink=database.sink(name))
@@ -127,14 +127,14 @@ def test_aggregates_carry_their_version(run_in_both_modes, database, request):
 
     run_in_both_modes(totals, ROWS)
     expected = {
-        card: (len(own), sum(own))
+        card: (len(numbers), sum(numbers))
         for card in LAST
-        if (own := [row["n"] for row in ROWS if row["card"] == card])
+        if (numbers := [row["n"] for row in ROWS if row["card"] == card])
     }
     assert values(database.rows(name), "n", "sum") == expected
 
 
-def test_of_rows_from_one_record_the_last_stays(run_in_both_modes, database, request):
+def test_the_last_row_of_one_record_is_stored(run_in_both_modes, database, request):
     name = named(request)
 
     @eg.pipeline(source=eg.Kafka(f"{name}-in", schema=PAYMENTS), sink=database.sink(name))
@@ -164,7 +164,7 @@ def test_a_replay_changes_nothing(run_pipeline, eagre_harness, database, request
 
 
 def replay(harness, pipeline, start, checkpoint):
-    """Run in real time over what the topic holds, with a fresh checkpoint."""
+    """Read the whole topic again in real time, with a new checkpoint."""
     query = pipeline.start(
         harness.spark,
         checkpoint=str(checkpoint),
@@ -187,21 +187,21 @@ PLACED = "card STRING, n INT, topic STRING, partition INT, offset BIGINT, time B
 
 
 def placed(df):
-    """Rows that bring along where they say they come from."""
+    """Give rows a provenance from their own columns."""
     place = F.struct("topic", "partition", "offset", F.timestamp_millis("time").alias("timestamp"))
     return df.select("card", "n", place.alias("_source"))
 
 
 def newest(rows):
-    """The rule, written down once more: what must be kept for each key."""
-    kept, places = {}, {}
+    """Apply the versioning rule in plain Python: return the expected row of each key."""
+    newest_rows, places = {}, {}
     for row in rows:
         source = f"{row['topic']}/{row['partition']}"
         if places.get(source, (None,))[0] != row["offset"]:
             places[source] = (row["offset"], {})
         counts = places[source][1]
         ordinal = counts[row["card"]] = counts.get(row["card"], -1) + 1
-        old = kept.get(row["card"])
+        old = newest_rows.get(row["card"])
         time = row["time"]
         if old is None:
             newer = True
@@ -212,12 +212,17 @@ def newest(rows):
             newer = (time, source) > (old["time"], old["source"])
         if newer:
             place = (row["offset"], ordinal)
-            kept[row["card"]] = {"n": row["n"], "source": source, "place": place, "time": time}
-    return kept
+            newest_rows[row["card"]] = {
+                "n": row["n"],
+                "source": source,
+                "place": place,
+                "time": time,
+            }
+    return newest_rows
 
 
-def wandering(chance):
-    """Records of four partitions that keys wander between, out of time, with replays in between."""
+def moving_keys(chance):
+    """Yield records of four partitions; keys move between them, out of order and with replays."""
     logs = {(topic, partition): [] for topic in "ab" for partition in range(2)}
     read = dict.fromkeys(logs, 0)
     for n in range(3000):
@@ -233,26 +238,26 @@ def wandering(chance):
         read[at] += 1
 
 
-def test_versions_are_compared_as_the_rule_says(run_pipeline, database, request):
+def test_versions_follow_the_documented_rule(run_pipeline, database, request):
     name, seed = named(request), random.randrange(10_000)
-    rows = [{**row, "n": n} for n, row in enumerate(wandering(random.Random(seed)))]
+    rows = [{**row, "n": n} for n, row in enumerate(moving_keys(random.Random(seed)))]
 
     @eg.pipeline(source=eg.Kafka(f"{name}-in", schema=PLACED), sink=database.sink(name))
     def compared(df):
         return placed(df)
 
     run_pipeline(compared, rows, mode="micro-batch")
-    found = {
+    stored = {
         card: (row["n"], row["_eagre_source"], int(row["_eagre_offset"]))
         for card, row in database.rows(name).items()
     }
     expected = {
-        card: (kept["n"], kept["source"], kept["place"][0]) for card, kept in newest(rows).items()
+        card: (row["n"], row["source"], row["place"][0]) for card, row in newest(rows).items()
     }
-    assert found == expected, f"seed {seed}"
+    assert stored == expected, f"seed {seed}"
 
 
-def test_a_late_writer_loses(run_pipeline, database, request):
+def test_a_late_writer_does_not_overwrite_newer_rows(run_pipeline, database, request):
     name = named(request)
     at = {"card": "c", "topic": "t", "time": 1000}
     late = {**at, "n": 1, "partition": 0, "offset": 5}
@@ -263,31 +268,31 @@ def test_a_late_writer_loses(run_pipeline, database, request):
     def written(df):
         return placed(df)
 
-    for row, kept in ((newer, 2), (late, 2), (elsewhere, 2)):
+    for row, expected in ((newer, 2), (late, 2), (elsewhere, 2)):
         run_pipeline(written, [row], mode="available-now")
-        assert values(database.rows(name), "n") == {"c": (kept,)}
+        assert values(database.rows(name), "n") == {"c": (expected,)}
 
 
-def test_a_column_of_its_own_as_version(run_pipeline, database, request):
+def test_a_column_can_be_the_version(run_pipeline, database, request):
     name = named(request)
     sink = database.sink(name, version="n")
 
     @eg.pipeline(
         source=eg.Kafka(f"{name}-in", schema="card STRING, n BIGINT, by STRING"), sink=sink
     )
-    def own(df):
+    def versioned(df):
         return df.select("card", "n", "by")
 
-    told = [(3, "a"), (1, "b"), (2**60, "c"), (2**60 - 1, "d"), (2**60, "e"), (-5, "f")]
-    rows = [{"card": "c", "n": n, "by": by} for n, by in told]
-    run_pipeline(own, [*rows, {"card": "below", "n": -7, "by": "g"}], mode="micro-batch")
-    run_pipeline(own, [{"card": "below", "n": -8, "by": "h"}], mode="micro-batch")
+    updates = [(3, "a"), (1, "b"), (2**60, "c"), (2**60 - 1, "d"), (2**60, "e"), (-5, "f")]
+    rows = [{"card": "c", "n": n, "by": by} for n, by in updates]
+    run_pipeline(versioned, [*rows, {"card": "below", "n": -7, "by": "g"}], mode="micro-batch")
+    run_pipeline(versioned, [{"card": "below", "n": -8, "by": "h"}], mode="micro-batch")
     assert values(database.rows(name), "by") == {"c": ("c",), "below": ("g",)}
 
 
 @pytest.fixture
 def running(eagre_harness, database, request, tmp_path):
-    """A pipeline in real time whose epoch outlasts the test."""
+    """A real-time pipeline whose epoch is longer than the test."""
     name = named(request)
     eagre_harness.topics.create(f"{name}-in", 1)
 
@@ -306,26 +311,26 @@ def running(eagre_harness, database, request, tmp_path):
     query.stop()
 
 
-def test_rows_are_there_at_once_and_a_restart_loses_none(running, database):
+def test_rows_are_visible_immediately_and_a_restart_loses_none(running, database):
     produce, query, name = running
 
-    def there(number):
-        def found():
+    def has_rows(number):
+        def condition():
             assert query.exception() is None
             return len(database.rows(name)) == number
 
-        return found
+        return condition
 
     produce({"card": "first", "n": 0})
-    wait_until(there(1), 30, "the first row never came")
+    wait_until(has_rows(1), 30, "the first row was not written")
     database.interrupt()
     produce({"card": "second", "n": 0})
-    wait_until(there(2), 10, "no row came after the sessions were broken off")
+    wait_until(has_rows(2), 10, "no row was written after the sessions were terminated")
     produce(*[{"card": f"c{n}", "n": n} for n in range(200)])
     database.server.stop()
     produce(*[{"card": f"c{n}", "n": n} for n in range(200, 400)])
     database.server.start()
-    wait_until(there(402), 20, "rows were lost in the restart")
+    wait_until(has_rows(402), 20, "rows were lost in the restart")
     assert query.lastProgress is None
 
 
@@ -405,7 +410,7 @@ def test_types_in_redis(run_pipeline, redis, request):
 
 
 def refused(run_pipeline, sink, name, rows=({"card": "c", "n": 1},)):
-    """What a query says that cannot write."""
+    """Return the error of a query that cannot write."""
 
     @eg.pipeline(source=eg.Kafka(f"{name}-in", schema=PAYMENTS), sink=sink)
     def through(df):
@@ -416,7 +421,7 @@ def refused(run_pipeline, sink, name, rows=({"card": "c", "n": 1},)):
     return str(failed.value)
 
 
-def test_a_wrong_password_is_said_and_not_shown(run_pipeline, database, request):
+def test_a_wrong_password_is_reported_and_not_printed(run_pipeline, database, request):
     wrong = "another-" + PASSWORD
     user = "eagre" if isinstance(database, PostgresTable) else "default"
     sink = database.sink("never", credentials=database.server.credentials(user, wrong))
@@ -426,14 +431,14 @@ def test_a_wrong_password_is_said_and_not_shown(run_pipeline, database, request)
     assert PASSWORD not in said
 
 
-def test_a_missing_table_is_not_made_unasked(run_pipeline, postgres, request):
+def test_a_missing_table_is_only_created_on_request(run_pipeline, postgres, request):
     name = named(request)
     said = refused(run_pipeline, PostgresTable(postgres).sink(name, create=False), name)
     assert f"TABLE_MISSING: rows cannot be written to the table {name}" in said
     assert postgres.rows(f"SELECT 1 FROM pg_tables WHERE tablename = '{name}'") == []
 
 
-def test_a_table_must_fit(run_pipeline, postgres, request):
+def test_the_columns_of_a_table_must_match(run_pipeline, postgres, request):
     name = named(request)
     postgres.run(f'CREATE TABLE "{name}" (card text PRIMARY KEY, n integer)')
     said = refused(run_pipeline, PostgresTable(postgres).sink(name), name)
@@ -447,7 +452,7 @@ def test_a_row_without_a_key_is_refused(run_pipeline, database, request):
     assert "KEY_NULL: a row has no value in the column 'card'" in said
 
 
-def test_a_table_of_ones_own_may_have_other_types(run_pipeline, postgres, request):
+def test_an_existing_table_may_have_other_types(run_pipeline, postgres, request):
     name = named(request)
     key = "0b5c3e7a-0d4e-4a3c-9f0a-2f6f7c8d9e0f"
     versions = (
@@ -533,7 +538,7 @@ URL = "postgresql://127.0.0.1:5432/shop"
         (lambda: eg.Redis("t:{k", key="k"), "KEY_TEMPLATE"),
     ],
 )
-def test_mistakes_have_a_code_and_show_no_password(make, code):
+def test_invalid_sinks_have_an_error_code_and_show_no_password(make, code):
     with pytest.raises(SettingsError) as wrong:
         make()
     assert wrong.value.code == code

@@ -1,4 +1,4 @@
-"""Records that cannot be parsed, rows too large, rows that kill: once in the dead letters."""
+"""Dead letters: unparsable records, rows too large for the sink, rows that crash their task."""
 
 import json
 import os
@@ -31,7 +31,7 @@ POISON = {
     "a number": b"17",
     "a text": b'"text"',
     "null": b"null",
-    "something behind": b'{"n": 1} x',
+    "trailing text": b'{"n": 1} x',
     "two objects": b'{"n": 1}{"n": 2}',
     "a brace too many": b'{"n": 1}}',
     "a word for a number": b'{"amount": "a word"}',
@@ -69,8 +69,8 @@ def through(name, **source):
     return offsets
 
 
-class Box:
-    """The dead letters of a topic that come from now on, as plain records."""
+class DeadLetterTopic:
+    """The dead letters that a topic receives from now on, as plain records."""
 
     def __init__(self, harness, source):
         self.harness, self.topic = harness, f"{source}.dlq"
@@ -96,7 +96,9 @@ def offset_of(record):
     return int(dict(record.headers())["eagre-source"].rsplit(b"/", 1)[1])
 
 
-def test_poison_is_in_the_dead_letters_and_the_rest_is_delivered(run_in_both_modes, eagre_harness):
+def test_unparsable_records_become_dead_letters_and_others_are_delivered(
+    run_in_both_modes, eagre_harness
+):
     rows = [Record(value) for value in FINE.values()]
     for number, value in enumerate(POISON.values()):
         headers = {"trace": bytes([number, 255])}
@@ -105,36 +107,38 @@ def test_poison_is_in_the_dead_letters_and_the_rest_is_delivered(run_in_both_mod
     rows.append(Record(None))
     pipeline = through("poison")
     run_in_both_modes(pipeline, [])
-    box = Box(eagre_harness, "poison-in")
+    dlq = DeadLetterTopic(eagre_harness, "poison-in")
     begin = eagre_harness.topics.ends(["poison-in"])["poison-in"][0]
-    found = run_in_both_modes(pipeline, rows)
-    dead = {offset_of(record) - begin: record for record in box.records()}
-    assert len(dead) == len(box.records()) == len(POISON) + 2
-    delivered = Counter(row["offset"] - begin for row in found)
+    results = run_in_both_modes(pipeline, rows)
+    dead = {offset_of(record) - begin: record for record in dlq.records()}
+    assert len(dead) == len(dlq.records()) == len(POISON) + 2
+    delivered = Counter(row["offset"] - begin for row in results)
     bad = {i for i, row in enumerate(rows) if row.data in POISON.values() or row.data == b"{"}
     assert set(dead) == bad
     assert delivered == Counter(set(range(len(rows))) - bad)
-    for number, letter in dead.items():
+    for number, dead_letter in dead.items():
         record = rows[number]
-        assert letter.value() == record.data
-        assert letter.key() == record.key
-        own, head = letter.headers()[:-4], dict(letter.headers()[-4:])
-        assert own == list((record.headers or {}).items())
+        assert dead_letter.value() == record.data
+        assert dead_letter.key() == record.key
+        original, head = dead_letter.headers()[:-4], dict(dead_letter.headers()[-4:])
+        assert original == list((record.headers or {}).items())
         assert head["eagre-pipeline"] == b"poison"
         assert head["eagre-reason"].startswith(b"UNPARSABLE: ")
         assert head["eagre-source"] == f"poison-in/0/{begin + number}".encode()
         assert head["eagre-time"].startswith(b"20")
-    told = {row.data: dead[i].headers()[-3][1].decode() for i, row in enumerate(rows) if i in bad}
-    assert "not UTF-8" in told[POISON["bad UTF-8 in a text"]]
-    assert "no value" in told[None]
-    assert "after the JSON object, at byte 9" in told[POISON["something behind"]]
-    assert "amount" in told[POISON["a word for a number"]]
-    assert "column 3" in told[POISON["malformed"]]
+    reasons = {
+        row.data: dead[i].headers()[-3][1].decode() for i, row in enumerate(rows) if i in bad
+    }
+    assert "not UTF-8" in reasons[POISON["bad UTF-8 in a text"]]
+    assert "no value" in reasons[None]
+    assert "after the JSON object, at byte 9" in reasons[POISON["trailing text"]]
+    assert "amount" in reasons[POISON["a word for a number"]]
+    assert "column 3" in reasons[POISON["malformed"]]
 
 
-def test_what_spark_makes_of_fine_values(run_pipeline):
-    found = run_pipeline(through("fine"), list(FINE.values()))
-    rows = dict(zip(FINE, found, strict=True))
+def test_valid_records_are_parsed_as_spark_does(run_pipeline):
+    results = run_pipeline(through("fine"), list(FINE.values()))
+    rows = dict(zip(FINE, results, strict=True))
     assert {k: rows["as it should be"][k] for k in GOOD} == GOOD
     assert rows["NaN"]["amount"] == "NaN"
     assert rows["braces in a text"]["card"] == '}{ " }'
@@ -142,7 +146,7 @@ def test_what_spark_makes_of_fine_values(run_pipeline):
 
 
 def fuzzed(seed, count):
-    """Records of which about half were changed at random: a byte, some bytes, an end."""
+    """Yield records, about half of them corrupted at random."""
     rng = random.Random(seed)
     for number in range(count):
         event = {"card": f"card-{rng.randrange(99)}", "amount": rng.random(), "n": number}
@@ -161,7 +165,7 @@ def fuzzed(seed, count):
 
 
 def parses(value):
-    """Whether Python takes it for an object; None where it is stricter or laxer than Spark."""
+    """Return whether Python parses an object; None where Python and Spark may differ."""
     if (
         b"'" in value
         or b"\\" in value
@@ -174,20 +178,20 @@ def parses(value):
         return False
 
 
-def test_fuzzed_records_go_one_way_or_the_other(eagre_harness, monkeypatch):
+def test_fuzzed_records_are_delivered_or_become_dead_letters(eagre_harness, monkeypatch):
     count = int(os.environ.get("EAGRE_FUZZ_RECORDS", "20000"))
     monkeypatch.setattr(harness, "TIMEOUT_SECONDS", max(60, count // 1000))
     seed = random.randrange(1 << 32)
     records = list(fuzzed(seed, count))
     pipeline = through("fuzz", schema="card STRING, amount DOUBLE, n INT")
     eagre_harness.run(pipeline, [])
-    box = Box(eagre_harness, "fuzz-in")
+    dlq = DeadLetterTopic(eagre_harness, "fuzz-in")
     begin = eagre_harness.topics.ends(["fuzz-in"])["fuzz-in"][0]
-    found = eagre_harness.run(pipeline, [value for value, _ in records])
-    delivered = Counter(row["offset"] - begin for row in found)
-    dead = Counter(offset_of(record) - begin for record in box.records())
+    results = eagre_harness.run(pipeline, [value for value, _ in records])
+    delivered = Counter(row["offset"] - begin for row in results)
+    dead = Counter(offset_of(record) - begin for record in dlq.records())
     assert delivered + dead == Counter(range(count)), f"seed {seed}"
-    for record in box.records():
+    for record in dlq.records():
         assert record.value() == records[offset_of(record) - begin][0]
     wrong = {number for number, (value, _) in enumerate(records) if parses(value) is False}
     assert wrong <= set(dead), f"seed {seed}"
@@ -196,13 +200,13 @@ def test_fuzzed_records_go_one_way_or_the_other(eagre_harness, monkeypatch):
     assert gateway.row_counts(eagre_harness.spark)["fuzz/dead-lettered"] == len(dead)
 
 
-def test_the_rules_are_drop_and_fail_too(eagre_harness, run_in_both_modes):
-    box = Box(eagre_harness, "dropping-in")
+def test_records_can_be_dropped_or_fail_the_query(eagre_harness, run_in_both_modes):
+    dlq = DeadLetterTopic(eagre_harness, "dropping-in")
     dropping = through("dropping", on_error="drop")
     before = gateway.row_counts(eagre_harness.spark).get("dropping/dropped", 0)
     assert len(run_in_both_modes(dropping, [GOOD, "{", GOOD, None])) == 2
     assert gateway.row_counts(eagre_harness.spark)["dropping/dropped"] == before + 2
-    assert box.records() == []
+    assert dlq.records() == []
     with pytest.raises(
         Exception, match=r"RECORD_REFUSED: UNPARSABLE: .* for the record failing-in/0"
     ):
@@ -210,15 +214,15 @@ def test_the_rules_are_drop_and_fail_too(eagre_harness, run_in_both_modes):
     assert gateway.suspects(eagre_harness.spark, "failing") == []
 
 
-def test_text_must_be_text_and_bytes_may_be_anything(eagre_harness):
-    box = Box(eagre_harness, "letters-text-in")
-    texts = eagre_harness.run(through("letters-text", format="string"), ["a", b"\xff", None, ""])
+def test_strings_must_be_utf8_and_bytes_may_be_anything(eagre_harness):
+    dlq = DeadLetterTopic(eagre_harness, "strict-text-in")
+    texts = eagre_harness.run(through("strict-text", format="string"), ["a", b"\xff", None, ""])
     assert [row["value"] for row in texts] == ["a", None, ""]
-    assert box.reasons() == ["UNPARSABLE: the value is not UTF-8"]
-    assert len(eagre_harness.run(through("letters-raw", format="bytes"), [b"\xff", None])) == 2
+    assert dlq.reasons() == ["UNPARSABLE: the value is not UTF-8"]
+    assert len(eagre_harness.run(through("raw-bytes", format="bytes"), [b"\xff", None])) == 2
 
 
-def test_settings_of_the_cluster_stand_in_no_expression(eagre_spark):
+def test_no_expression_contains_cluster_settings(eagre_spark):
     canary = "canary-7f3a"
     source = eg.Kafka("secret-in", schema="n INT", options={"kafka.sasl.jaas.config": canary})
     rows = source.read(eagre_spark, "localhost:1").where("n > 1")
@@ -228,7 +232,7 @@ def test_settings_of_the_cluster_stand_in_no_expression(eagre_spark):
     assert not any(canary in line for line in lines)
 
 
-def test_filters_stand_above_the_parser_and_it_parses_once(eagre_harness, tmp_path):
+def test_filters_stay_above_the_parser_which_runs_once(eagre_harness, tmp_path):
     @eg.pipeline(source=eg.Kafka("once-in", schema="n INT, m INT"), sink=eg.Kafka("once-out"))
     def once(df):
         return df.where("n > 1 AND m > n AND _source.partition = 0").select("n", "m")
@@ -261,17 +265,17 @@ def failing_half():
     return halves
 
 
-def test_letters_of_python_functions_hold_the_record(run_in_both_modes, eagre_harness):
+def test_dead_letters_of_python_functions_contain_the_record(run_in_both_modes, eagre_harness):
     pipeline = failing_half()
     run_in_both_modes(pipeline, [{"n": 0}])
-    box = Box(eagre_harness, "half-in")
+    dlq = DeadLetterTopic(eagre_harness, "half-in")
     rows = [
         Record({"n": n}, key=f"k{n}", headers={"trace": b"%d" % n}, partition=n // 10 % 2)
         for n in range(3000)
     ]
     assert len(run_in_both_modes(pipeline, rows)) == 1500
-    dead = {json.loads(record.value())["n"]: record for record in box.records()}
-    assert len(box.records()) == 1500
+    dead = {json.loads(record.value())["n"]: record for record in dlq.records()}
+    assert len(dlq.records()) == 1500
     assert sorted(dead) == list(range(0, 3000, 2))
     for n, record in dead.items():
         assert record.key() == b"k%d" % n
@@ -281,14 +285,12 @@ def test_letters_of_python_functions_hold_the_record(run_in_both_modes, eagre_ha
         assert head["eagre-source"].startswith(b"half-in/%d/" % (n // 10 % 2))
 
 
-def test_a_record_that_is_gone_is_said_to_be(eagre_harness):
+def test_a_dead_letter_reports_that_its_record_was_deleted(eagre_harness):
     @eg.udf("int")
     def never(n):
         raise ValueError("never")
 
-    @eg.pipeline(
-        source=eg.Kafka("letters-gone-in", schema="n INT"), sink=eg.Kafka("letters-gone-out")
-    )
+    @eg.pipeline(source=eg.Kafka("deleted-in", schema="n INT"), sink=eg.Kafka("deleted-out"))
     def gone(df):
         older = F.col("_source").withField("offset", F.lit(1).cast("bigint"))
         return df.withColumn("_source", older).select(never("n").alias("m"), "_source")
@@ -297,23 +299,23 @@ def test_a_record_that_is_gone_is_said_to_be(eagre_harness):
     from confluent_kafka import TopicPartition
 
     [deleted] = eagre_harness.topics.admin.delete_records(
-        [TopicPartition("letters-gone-in", 0, 3)]
+        [TopicPartition("deleted-in", 0, 3)]
     ).values()
     deleted.result(10)
-    box = Box(eagre_harness, "letters-gone-in")
+    dlq = DeadLetterTopic(eagre_harness, "deleted-in")
     eagre_harness.run(gone, [{"n": 9}])
-    [head] = box.headers()
+    [head] = dlq.headers()
     assert head["eagre-lost"] == "the record is no longer in its topic"
-    assert head["eagre-source"] == "letters-gone-in/0/1"
-    assert box.records()[0].value() is None
+    assert head["eagre-source"] == "deleted-in/0/1"
+    assert dlq.records()[0].value() is None
 
 
 LIMIT = 1_048_576
 LARGEST = LIMIT - 61 - 21 - 1 - 3 - 1
-"""Of a value without key and headers: less the batch, the record, and three lengths."""
+"""The largest value of a record without key and headers."""
 
 
-def test_rows_too_large_for_the_sink(run_in_both_modes, eagre_harness):
+def test_rows_too_large_for_the_sink_become_dead_letters(run_in_both_modes, eagre_harness):
     @eg.pipeline(
         source=eg.Kafka("large-in", schema="n INT"),
         sink=eg.Kafka("large-out", format="string"),
@@ -322,7 +324,7 @@ def test_rows_too_large_for_the_sink(run_in_both_modes, eagre_harness):
     def large(df):
         return df.select(F.repeat(F.lit("x"), F.col("n")).alias("value"))
 
-    box = Box(eagre_harness, "large-in")
+    dlq = DeadLetterTopic(eagre_harness, "large-in")
     rows = [
         {"n": 3},
         Record({"n": LARGEST + 1}, key="k", headers={"h": b"1"}),
@@ -330,13 +332,13 @@ def test_rows_too_large_for_the_sink(run_in_both_modes, eagre_harness):
         {"n": 2_000_000},
         {"n": 4},
     ]
-    found = run_in_both_modes(large, rows)
-    assert [len(value) for value in found] == [3, LARGEST, 4]
-    first, second = box.records()
+    results = run_in_both_modes(large, rows)
+    assert [len(value) for value in results] == [3, LARGEST, 4]
+    first, second = dlq.records()
     assert (json.loads(first.value()), first.key()) == ({"n": LARGEST + 1}, b"k")
     assert json.loads(second.value()) == {"n": 2_000_000}
     assert first.headers()[0] == ("h", b"1")
-    assert box.reasons()[0] == (
+    assert dlq.reasons()[0] == (
         f"TOO_LARGE: the record has {LIMIT + 1} bytes, and the sink accepts {LIMIT}"
     )
 
@@ -347,35 +349,35 @@ def test_records_of_ten_megabytes(eagre_harness):
         settings = {"max.message.bytes": str(size + 100_000)} if topic == "huge-in" else {}
         eagre_harness.topics.create(topic, 1, settings)
     pipeline = through("huge")
-    box = Box(eagre_harness, "huge-in")
+    dlq = DeadLetterTopic(eagre_harness, "huge-in")
     bad, good = b"x" * size, json.dumps({"card": "y" * size, "n": 7}).encode()
-    found = eagre_harness.run(pipeline, [GOOD, bad, good, GOOD])
-    assert len(found) == 2
-    assert [record.value() for record in box.records()] == [bad, good]
-    assert [reason.split(":")[0] for reason in box.reasons()] == ["UNPARSABLE", "TOO_LARGE"]
+    results = eagre_harness.run(pipeline, [GOOD, bad, good, GOOD])
+    assert len(results) == 2
+    assert [record.value() for record in dlq.records()] == [bad, good]
+    assert [reason.split(":")[0] for reason in dlq.reasons()] == ["UNPARSABLE", "TOO_LARGE"]
 
 
-def test_a_letter_that_its_topic_does_not_take_goes_without_its_value(eagre_harness):
+def test_a_dead_letter_too_large_for_its_topic_has_no_value(eagre_harness):
     eagre_harness.topics.create("tight-in", 1)
     eagre_harness.topics.create("tight-in.dlq", 1, {"max.message.bytes": "2000"})
-    box = Box(eagre_harness, "tight-in")
+    dlq = DeadLetterTopic(eagre_harness, "tight-in")
     pipeline = through("tight")
     headers = {f"h{i}": b"x" * 100 for i in range(50)}
     rows = [Record("x" * 5000, key="k"), Record("{", headers=headers)]
     assert eagre_harness.run(pipeline, [*rows, GOOD])[0]["n"] == 1
-    first, second = box.records()
+    first, second = dlq.records()
     assert (first.key(), first.value()) == (b"k", None)
     assert (second.key(), second.value()) == (None, None)
-    assert "exceeds the limit of this topic" in box.headers()[0]["eagre-lost"]
-    assert "headers" in box.headers()[1]["eagre-lost"]
+    assert "exceeds the limit of this topic" in dlq.headers()[0]["eagre-lost"]
+    assert "headers" in dlq.headers()[1]["eagre-lost"]
 
 
 def quarantined(pipeline, positions):
-    class Careful(Pipeline):
+    class Quarantining(Pipeline):
         def start(self, spark, **options):
             return super().start(spark, quarantine=positions, **options)
 
-    return Careful(pipeline.name, pipeline.sources, pipeline.sink, pipeline.transform)
+    return Quarantining(pipeline.name, pipeline.sources, pipeline.sink, pipeline.transform)
 
 
 def divided(name, *, python):
@@ -392,10 +394,10 @@ def divided(name, *, python):
 
 
 @pytest.mark.parametrize("python", [False, True])
-def test_a_row_that_kills_its_task_can_be_quarantined(
+def test_a_row_that_crashes_its_task_can_be_quarantined(
     run_in_both_modes, eagre_harness, tmp_path, python
 ):
-    name = f"deadly-{'python' if python else 'sql'}"
+    name = f"crashing-{'python' if python else 'sql'}"
     pipeline = divided(name, python=python)
     spark = eagre_harness.spark
     for topic in (f"{name}-in", f"{name}-out"):
@@ -403,29 +405,29 @@ def test_a_row_that_kills_its_task_can_be_quarantined(
             eagre_harness.topics.create(topic, 1)
     begin = eagre_harness.topics.ends([f"{name}-in"])[f"{name}-in"][0]
     output = eagre_harness.topics.ends([f"{name}-out"])[f"{name}-out"]
-    killer = (f"{name}-in", 0, begin + 400)
+    crashing = (f"{name}-in", 0, begin + 400)
     rows = [{"n": n} for n in [*range(1, 401), 0, *range(401, 800)]]
     before = set(gateway.suspects(spark, name))
     for given in (rows, []):
         with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
             run_in_both_modes(pipeline, given, checkpoint=tmp_path)
-        assert set(gateway.suspects(spark, name)) - before == {killer}
-    box = Box(eagre_harness, f"{name}-in")
-    run_in_both_modes(quarantined(pipeline, {killer}), [{"n": 9}], checkpoint=tmp_path)
+        assert set(gateway.suspects(spark, name)) - before == {crashing}
+    dlq = DeadLetterTopic(eagre_harness, f"{name}-in")
+    run_in_both_modes(quarantined(pipeline, {crashing}), [{"n": 9}], checkpoint=tmp_path)
     results = eagre_harness.records(f"{name}-out", output)
     assert {json.loads(result.value())["n"] for result in results} == {*range(1, 800)}
-    [letter] = box.records()
-    assert json.loads(letter.value()) == {"n": 0}
-    assert offset_of(letter) == killer[2]
-    assert box.reasons() == ["QUARANTINED: this record crashed its task repeatedly"]
+    [dead_letter] = dlq.records()
+    assert json.loads(dead_letter.value()) == {"n": 0}
+    assert offset_of(dead_letter) == crashing[2]
+    assert dlq.reasons() == ["QUARANTINED: this record crashed its task repeatedly"]
 
 
-def repairable(marker):
-    """A pipeline whose function fails at one record until the marker is there."""
+def fails_until(fixed):
+    """A pipeline whose function fails for one record until a file exists."""
 
     @eg.udf("int")
     def repaired(n):
-        if n == 2 and not marker.exists():
+        if n == 2 and not fixed.exists():
             raise ValueError("not yet")
         return n
 
@@ -440,9 +442,9 @@ def repairable(marker):
     return again
 
 
-def test_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path):
-    marker = tmp_path / "repaired"
-    again = repairable(marker)
+def test_dead_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path):
+    fixed = tmp_path / "repaired"
+    again = fails_until(fixed)
 
     def run(rows):
         return eagre_harness.run(again, rows, checkpoint=tmp_path / "checkpoint")
@@ -467,7 +469,7 @@ def test_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path
     assert (shown["value"], shown["key"]) == ('{"n": 2}', "k2")
     assert shown["headers"] == [{"name": "h", "value": None, "value_base64": "/w=="}]
 
-    marker.touch()
+    fixed.touch()
     begin = eagre_harness.topics.ends(["again-in"])["again-in"]
     assert "would replay 2 records" in command("replay", "again-in", "--dry-run").stderr
     assert eagre_harness.topics.ends(["again-in"])["again-in"] == begin
@@ -483,13 +485,18 @@ def test_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path
 
     assert run([]) == [{"k": "k2", "n": 2}]
     failed = [
-        letter for letter in dead_letters(eagre_harness.topics, "again-in.dlq") if letter.replays
+        dead_letter
+        for dead_letter in dead_letters(eagre_harness.topics, "again-in.dlq")
+        if dead_letter.replays
     ]
-    assert [letter.key for letter in failed] == [b"bad"]
+    assert [dead_letter.key for dead_letter in failed] == [b"bad"]
     done = command("replay", "again-in").stderr
     assert "replayed 0 records" in done
     assert "1 whose record failed again" in done
     assert "replayed 1 record " in command("replay", "again-in", "--again").stderr
     assert run([]) == []
     last = list(dead_letters(eagre_harness.topics, "again-in.dlq"))[-1]
-    assert max(letter.replays for letter in dead_letters(eagre_harness.topics, last.topic)) == 2
+    assert (
+        max(dead_letter.replays for dead_letter in dead_letters(eagre_harness.topics, last.topic))
+        == 2
+    )

@@ -1,4 +1,4 @@
-"""What can be said of a pipeline, and what is refused before anything starts."""
+"""Declarations of pipelines, and errors before anything starts."""
 
 import pickle
 
@@ -30,13 +30,13 @@ from eagre.runtime.app import App
         (lambda: interval_ms("5 parsecs"), "INTERVAL_MALFORMED"),
     ],
 )
-def test_mistakes_have_a_code(make, code):
+def test_invalid_declarations_have_an_error_code(make, code):
     with pytest.raises(SettingsError) as refused:
         make()
     assert refused.value.code == code
 
 
-def test_brokers_of_the_command_line_come_before_the_declared_ones():
+def test_brokers_of_the_command_line_override_the_declared_ones():
     declared = eg.Kafka("t", brokers="declared:1")
     assert declared.on("given:2").cluster == "given:2"
     stated = eg.Kafka("t", options={"kafka.bootstrap.servers": "option:3"})
@@ -61,23 +61,23 @@ def test_errors_survive_pickling():
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "told"),
+    ("text", "code", "message"),
     [
         ("x = 1\n", "APP_WITHOUT_PIPELINE", "defines no pipeline"),
         ("x = 1\n\nx.nothing\n", "APP_RAISED", "(line 3): AttributeError"),
         ("import nowhere_to_be_found\n", "APP_RAISED", "nowhere_to_be_found"),
     ],
 )
-def test_apps_that_cannot_be_used(tmp_path, text, code, told):
+def test_unusable_apps_are_refused(tmp_path, text, code, message):
     path = tmp_path / "app_of_a_test.py"
     path.write_text(text)
     with pytest.raises(AppError) as refused:
         App(path).pipelines()
     assert refused.value.code == code
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_two_pipelines_of_one_name_are_refused(tmp_path):
+def test_two_pipelines_with_the_same_name_are_refused(tmp_path):
     path = tmp_path / "twins_of_a_test.py"
     ends = "source=eg.Kafka('a'), sink=eg.Kafka('b'), name='same'"
     path.write_text(

@@ -1,4 +1,4 @@
-"""Every third-party import is a stated dependency: of the package, and of its projects."""
+"""Every third-party import is a declared dependency of the package or of a project."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = Path(eagre.__file__).parent
 STATED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {"confluent-kafka": "confluent_kafka", "hdrhistogram": "hdrh"}
-"""What a distribution is imported as, where its name differs."""
+"""The module of a distribution, where the name differs."""
 EXEMPT = {
     "eagre_bench": "the same wheel",
     "eagre_worker": "in the companion jar, and beside the package",
@@ -30,12 +30,12 @@ def requirements(lines):
 
 
 def modules(lines):
-    """What requirements are imported as."""
+    """Return the modules of requirements."""
     return {MODULES.get(r.name.lower(), r.name.lower().replace("-", "_")) for r in lines}
 
 
 def imported(path):
-    """The top-level modules that a file imports, wherever in it."""
+    """Yield the top-level modules that a file imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
@@ -43,17 +43,17 @@ def imported(path):
             yield str(node.module).split(".")[0]
 
 
-def foreign(files, own=()):
-    """Third-party modules, each with the files that import it."""
-    found = {}
+def foreign(files, local=()):
+    """Return third-party modules, each with the files that import it."""
+    importers = {}
     for path in files:
-        for name in set(imported(path)) - set(sys.stdlib_module_names) - {"eagre", *own}:
-            found.setdefault(name, []).append(path.name)
-    return found
+        for name in set(imported(path)) - set(sys.stdlib_module_names) - {"eagre", *local}:
+            importers.setdefault(name, []).append(path.name)
+    return importers
 
 
 def package_files():
-    """The package without the benchmark, which has an extra, and without the projects' files."""
+    """Return the files of the package without the benchmark and the project templates."""
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).parts
         if parts[0] != "bench" and not (parts[0] == "templates" and len(parts) > 2):
@@ -61,9 +61,9 @@ def package_files():
 
 
 def test_every_import_of_the_package_is_a_dependency():
-    found = foreign(package_files())
+    imports = foreign(package_files())
     known = modules(requirements(STATED["dependencies"])) | set(EXEMPT)
-    assert {name: files for name, files in found.items() if name not in known} == {}
+    assert {name: files for name, files in imports.items() if name not in known} == {}
 
 
 def test_every_dependency_is_imported():
@@ -71,7 +71,7 @@ def test_every_dependency_is_imported():
     assert modules(requirements(STATED["dependencies"])) <= set(everything)
 
 
-def test_an_import_that_is_not_stated_is_found(tmp_path):
+def test_an_undeclared_import_is_detected(tmp_path):
     (tmp_path / "new.py").write_text("def late():\n    import numpy.linalg\n")
     assert foreign([tmp_path / "new.py"]) == {"numpy": ["new.py"]}
 
@@ -85,7 +85,7 @@ def test_extras_name_each_other_and_exist():
 
 
 @pytest.mark.parametrize("use_case", projects())
-def test_a_project_states_what_it_imports(use_case):
+def test_a_project_declares_its_imports(use_case):
     place = folder(use_case)
     project = tomllib.loads((place / "pyproject.toml").read_text())["project"]
     extras = project.get("optional-dependencies", {})
@@ -94,20 +94,20 @@ def test_a_project_states_what_it_imports(use_case):
     assert ours.specifier.contains(eagre.__version__), "an installed Eagre must satisfy it"
     assert project["requires-python"] == STATED["requires-python"]
 
-    own = {path.stem for path in place.glob("*.py")}
+    local = {path.stem for path in place.glob("*.py")}
     brought = modules(base) | modules(requirements(STATED["dependencies"]))
-    scripts = foreign(sorted(place.glob("*.py")), own)
+    scripts = foreign(sorted(place.glob("*.py")), local)
     served = modules(requirements(extras.get("serve", [])))
     assert set(scripts) <= brought | served
     assert served <= set(scripts)
-    tests = foreign([*sorted(place.glob("*.py")), *sorted(place.glob("tests/*.py"))], own)
+    tests = foreign([*sorted(place.glob("*.py")), *sorted(place.glob("tests/*.py"))], local)
     assert set(tests) <= brought | modules(requirements(extras["test"]))
 
 
 @pytest.mark.parametrize(
     "page", ["README.md", "docs/tutorials/install.md", "docs/tutorials/first-pipeline.md"]
 )
-def test_the_pages_name_the_wheel_of_this_version(page):
+def test_the_docs_name_the_wheel_of_this_version(page):
     named = re.findall(r"eagre-([\w.]+)-py3-none-any\.whl", (ROOT / page).read_text())
     assert set(named) == {eagre.__version__}
 

@@ -1,4 +1,4 @@
-"""What the documentation says is so: its code runs, its commands exist, its tables are current."""
+"""The documentation is correct: its code runs, its commands exist, its tables are current."""
 
 import doctest
 import importlib
@@ -38,18 +38,18 @@ FENCE = re.compile(r"^```(.*)\n", re.MULTILINE)
 
 
 def blocks(language="", text=README):
-    """The code blocks of a language; every other part between fences is code."""
+    """Return the code blocks of a language."""
     fenced = FENCE.split(text)
     opened = zip(fenced[1::4], fenced[2::4], strict=True)
     return [code for name, code in opened if name == language]
 
 
 def prose(text):
-    """A page without its blocks."""
+    """Return a page without its code blocks."""
     return "".join(FENCE.split(text)[::4])
 
 
-def test_every_block_is_run_or_checked_or_only_shown():
+def test_every_block_has_a_known_language():
     for name, text in PAGES.items():
         languages = set(FENCE.split(text)[1::4])
         assert languages <= RUN | SHELL | SHOWN, name
@@ -57,7 +57,7 @@ def test_every_block_is_run_or_checked_or_only_shown():
 
 @pytest.fixture
 def given(eagre_harness, tmp_path, monkeypatch):
-    """What the blocks of a page are given; what they start is stopped."""
+    """The variables that code blocks of a page may use; stops the queries that they start."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for topic in {"payments", "large"} - set(eagre_harness.topics.names()):
@@ -83,9 +83,9 @@ def test_the_python_of_every_page_runs(page, given, eagre_harness):
     scope = dict(given)
     for code in blocks("python", PAGES[page]):
         exec(code, scope)  # noqa: S102  (our own pages)
-    found = [test for name, test in scope.items() if name.startswith("test_")]
-    assert bool(found) == any(name.startswith("test_") for name in files)
-    for test in found:
+    tests = [test for name, test in scope.items() if name.startswith("test_")]
+    assert bool(tests) == any(name.startswith("test_") for name in files)
+    for test in tests:
         call(test, eagre_harness)
 
 
@@ -98,7 +98,7 @@ def call(test, harness):
 
 
 @pytest.mark.e2e
-def test_the_first_pipeline_runs_as_its_page_says(cli):
+def test_the_first_pipeline_of_the_tutorial_runs(cli):
     page = PAGES["docs/tutorials/first-pipeline.md"]
     cli.app(dict(FILE.findall(page))["score.py"], "score.py")
     [send] = re.findall(r"^\$ echo '(.+)' \| eagre (topic produce .+)$", page, re.MULTILINE)
@@ -108,7 +108,7 @@ def test_the_first_pipeline_runs_as_its_page_says(cli):
         run.wait_for("running in real-time")
         cli.ok(*shlex.split(send[1]), given=send[0])
         assert cli.ok(*shlex.split(tail)).stdout == blocks("json", page)[0]
-        assert run.end() == 0, run.said
+        assert run.end() == 0, run.output
     finally:
         run.process.kill()
         run.process.wait()
@@ -163,7 +163,7 @@ def test_the_readmes_operators_can_be_planned(eagre_harness):
         assert planned.isStreaming, call_
 
 
-def test_the_page_about_operators_runs(run_pipeline):
+def test_the_operators_page_runs(run_pipeline):
     scope = {}
     for code in blocks("python", (ROOT / "docs" / "reference" / "operators.md").read_text()):
         exec(code, scope)  # noqa: S102  (our own page)
@@ -184,8 +184,8 @@ def test_the_page_about_operators_runs(run_pipeline):
     assert [(r["rank"], r["player"], r["score"]) for r in run("leaderboard", score)] == [
         (1, "p", 3)
     ]
-    found = run("sprees", payment, later)
-    assert [(row["status"], row["count"]) for row in found] == [
+    sessions = run("sprees", payment, later)
+    assert [(row["status"], row["count"]) for row in sessions] == [
         ("open", 1),
         ("open", 1),
         ("final", 1),
@@ -204,7 +204,7 @@ def test_the_page_about_operators_runs(run_pipeline):
     assert (row["id"], row["limit"]) == ("p", 7.0)
 
 
-def test_the_page_about_python_runs(run_in_both_modes):
+def test_the_python_page_runs(run_in_both_modes):
     scope = {}
     for code in blocks("python", (ROOT / "docs" / "reference" / "python.md").read_text()):
         exec(code, scope)  # noqa: S102  (our own page)
@@ -217,14 +217,14 @@ def test_the_page_about_python_runs(run_in_both_modes):
     assert [(row["word"], row["length"]) for row in words] == [("ahoy", 4), ("there", 5)]
 
 
-def test_the_page_about_the_page_promises():
+def test_the_dashboard_page_declares_an_slo():
     scope = {}
     for code in blocks("python", (ROOT / "docs" / "how-to" / "dashboard.md").read_text()):
         exec(code, scope)  # noqa: S102  (our own page)
     assert (scope["score"].slo.percentile, scope["score"].slo.within_ms) == (99.0, 100)
 
 
-def test_the_page_about_databases_declares_pipelines(eagre_spark):
+def test_the_databases_page_declares_pipelines(eagre_spark):
     scope = {}
     for code in blocks("python", (ROOT / "docs" / "how-to" / "databases.md").read_text()):
         exec(code, scope)  # noqa: S102  (our own page)
@@ -243,7 +243,7 @@ def test_the_readme_is_short_and_all_of_its_code_is_run():
 
 
 def shell_lines():
-    """The lines that a reader would type, of all pages; of blocks without a language all lines."""
+    """Yield the lines of all shell blocks, without prompts and comments."""
     for text in PAGES.values():
         for language in sorted(SHELL):
             for line in "".join(blocks(language, text)).splitlines():
@@ -267,11 +267,11 @@ def test_the_commands_exist(line):
     try:
         command.make_context(line, words)
     except click.BadParameter as error:
-        assert "does not exist" in error.message, "a path of the reader's own"  # noqa: PT017
+        assert "does not exist" in error.message, "only the reader's files may be missing"  # noqa: PT017
 
 
 def everything(command, path="eagre"):
-    """A command and those below it, each with how it is called."""
+    """Yield a command and its subcommands, each with its path."""
     yield path, command
     if isinstance(command, click.Group):
         for name in command.list_commands(None):
@@ -291,13 +291,13 @@ def test_the_targets_exist():
     assert {"demo", "setup"} <= named <= targets
 
 
-def test_blocks_of_the_shell_hold_known_programs():
+def test_shell_blocks_use_known_programs():
     begun = {line.split()[0] for language, line in shell_lines() if language and line}
     assert begun <= {"eagre", "make", "echo", "export", "pip", "python", "python3", "source"}
 
 
 def mentioned():
-    """Commands in running text: ``eagre dlq list|show``, ``eagre run APP.py --every``."""
+    """Yield commands in running text: ``eagre dlq list|show``, ``eagre run APP.py --every``."""
     for text in PAGES.values():
         for line in re.findall(r"`(eagre [a-z][^`]*)`", prose(text)):
             yield " ".join(line.replace("\\|", "|").split())
@@ -306,11 +306,14 @@ def mentioned():
 @pytest.mark.parametrize("line", sorted(set(mentioned())))
 def test_the_commands_in_the_text_exist(line):
     words = line.split()[1:]
-    now = [command_line]
-    while words and isinstance(now[0], click.Group):
-        now = [now[0].get_command(None, name) for name in words.pop(0).split("|")]
-    groups = [one for one in now if isinstance(one, click.Group)]
-    some = [*now, *(g.get_command(None, name) for g in groups for name in g.list_commands(None))]
+    matches = [command_line]
+    while words and isinstance(matches[0], click.Group):
+        matches = [matches[0].get_command(None, name) for name in words.pop(0).split("|")]
+    groups = [match for match in matches if isinstance(match, click.Group)]
+    some = [
+        *matches,
+        *(g.get_command(None, name) for g in groups for name in g.list_commands(None)),
+    ]
     known = {option for command in some for param in command.params for option in param.opts}
     assert {word for word in words if word.startswith("--")} <= known | {"--help"}
 
@@ -319,8 +322,8 @@ def test_the_codes_in_the_text_exist():
     folders = [(ROOT / "src", "*.py"), (ROOT / "jvm-companion", "*.java")]
     code = "".join(path.read_text() for folder, kind in folders for path in folder.rglob(kind))
     for name, text in PAGES.items():
-        told = set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`", prose(text)))
-        assert {one for one in told if one not in code} == set(), name
+        codes = set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`", prose(text)))
+        assert {missing for missing in codes if missing not in code} == set(), name
 
 
 def test_the_names_in_the_text_exist():
@@ -334,7 +337,7 @@ def test_the_python_reference_has_every_name():
     assert sorted(headings) == sorted(set(eagre.__all__) - {"__version__"})
 
 
-def test_the_index_of_decisions_has_each():
+def test_the_index_of_decisions_is_complete():
     files = {path.name for path in (ROOT / "docs" / "internals" / "decisions").glob("0*.md")}
     index = PAGES["docs/internals/decisions/README.md"]
     assert set(re.findall(r"\((0\S+\.md)\)", index)) == files
@@ -361,7 +364,7 @@ OUTSIDE = re.compile(
 )
 
 
-def test_the_site_builds_and_asks_for_nothing_from_outside(tmp_path):
+def test_the_site_builds_and_loads_nothing_from_outside(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
         cwd=ROOT,
@@ -386,7 +389,7 @@ def test_the_site_builds_and_asks_for_nothing_from_outside(tmp_path):
         "src: url(https://fonts.example/a.woff2)",
     ],
 )
-def test_a_request_to_outside_would_be_found(line):
+def test_a_request_to_outside_is_detected(line):
     assert OUTSIDE.search(line)
 
 
@@ -394,11 +397,11 @@ def test_the_command_reference_is_current():
     assert (ROOT / "docs" / "reference" / "cli.md").read_text() == reference(), "run `make docs`"
 
 
-def test_the_page_of_the_rules_is_current():
+def test_the_check_reference_is_current():
     assert (ROOT / "docs" / "reference" / "check.md").read_text() == rules_page(), "run `make docs`"
 
 
-def test_the_profile_page_holds_the_profile():
+def test_the_profile_page_contains_the_profile():
     page = (ROOT / "docs" / "reference" / "profile.md").read_text()
     for setting in (*PROFILE, GC_OPTIONS):
         row = f"| `{setting.key}` | `{setting.shown}` | {setting.reason} |"
@@ -426,7 +429,7 @@ MODULES = [
 ]
 
 
-LABORATORY = ["laboratory.ablation", "laboratory.anatomy", "laboratory.animation"]
+LABORATORY = ["laboratory.ablation", "laboratory.boundary", "laboratory.animation"]
 
 
 @pytest.mark.parametrize("name", [*MODULES, *LABORATORY])

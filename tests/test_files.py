@@ -1,4 +1,4 @@
-"""Temporary folders: locked by who uses them, swept by the next one when nobody does."""
+"""Temporary folders: locked while in use, removed by the next process when abandoned."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ HOLD = (
 )
 
 
-def test_only_what_nobody_holds_is_swept(tmp_path):
+def test_only_unlocked_folders_are_removed(tmp_path):
     base = tmp_path / "base"
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, base], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -29,7 +29,7 @@ def test_only_what_nobody_holds_is_swept(tmp_path):
         other = base / "other"
         other.mkdir()
         with TemporaryFolder(base, "kind-"):
-            assert path.exists(), "its user lives"
+            assert path.exists(), "its process still runs"
         process.send_signal(signal.SIGKILL)
     with TemporaryFolder(base, "kind-") as mine:
         assert sorted(base.iterdir()) == sorted([mine, other])
@@ -37,7 +37,7 @@ def test_only_what_nobody_holds_is_swept(tmp_path):
 
 
 @pytest.mark.parametrize(("age", "stays"), [(0, False), (None, True)])
-def test_a_folder_without_a_lock_is_swept_when_it_is_old(tmp_path, age, stays):
+def test_a_folder_without_a_lock_is_removed_when_it_is_old(tmp_path, age, stays):
     left = tmp_path / "kind-left"
     left.mkdir()
     if age is not None:
@@ -46,7 +46,7 @@ def test_a_folder_without_a_lock_is_swept_when_it_is_old(tmp_path, age, stays):
         assert left.exists() == stays
 
 
-def test_a_folder_that_is_in_use_nevertheless_is_spared(tmp_path):
+def test_a_folder_that_is_otherwise_in_use_is_not_removed(tmp_path):
     left = tmp_path / "kind-left"
     left.mkdir()
     os.utime(left, (0, 0))
@@ -54,8 +54,8 @@ def test_a_folder_that_is_in_use_nevertheless_is_spared(tmp_path):
         assert left.exists()
 
 
-def test_many_at_once_neither_fail_nor_take_each_others_folders(tmp_path):
-    """Each sweeps while the others make and remove theirs, and old ones are there to sweep."""
+def test_concurrent_users_do_not_remove_each_others_folders(tmp_path):
+    """Each removes abandoned folders while the others create and remove theirs."""
     for n in range(50):
         left = tmp_path / f"kind-{n}"
         left.mkdir()
@@ -79,7 +79,7 @@ def test_many_at_once_neither_fail_nor_take_each_others_folders(tmp_path):
     assert not list(tmp_path.glob("kind-*"))
 
 
-def test_what_could_not_be_removed_is_left_to_the_next_one(tmp_path, monkeypatch):
+def test_a_failed_removal_is_repeated_by_the_next_process(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("eagre.files.shutil.rmtree", lambda *_, **__: None)
         with TemporaryFolder(tmp_path, "kind-") as path:
@@ -89,7 +89,7 @@ def test_what_could_not_be_removed_is_left_to_the_next_one(tmp_path, monkeypatch
         assert not path.exists()
 
 
-def test_removing_twice_closes_nothing_of_others(tmp_path):
+def test_removing_twice_does_not_close_other_files(tmp_path):
     folder = TemporaryFolder(tmp_path, "kind-")
     folder.remove()
     shutil.rmtree(tmp_path)

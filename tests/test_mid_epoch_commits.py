@@ -1,4 +1,4 @@
-"""Mid-epoch commits: pipelines commit while Spark's epoch goes on."""
+"""Mid-epoch commits: pipelines commit while Spark's epoch continues."""
 
 import json
 import signal
@@ -34,11 +34,11 @@ def records(at, topic):
     end = written(at, topic)
     consumer = Consumer({"bootstrap.servers": at, "group.id": "any", "auto.offset.reset": "error"})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found = []
-    while len(found) < end:
-        found += [json.loads(m.value()) for m in consumer.consume(end - len(found), 5)]
+    values = []
+    while len(values) < end:
+        values += [json.loads(m.value()) for m in consumer.consume(end - len(values), 5)]
     consumer.close()
-    return found
+    return values
 
 
 def results(at, topic):
@@ -53,59 +53,59 @@ def checkpoint_of(cli, name):
     return Checkpoint(cli.folder / ".eagre" / "checkpoints" / name)
 
 
-def until_reached(kept, position):
-    """Wait until everything up to a position is delivered and written down."""
+def until_reached(checkpoint, position):
+    """Wait until everything up to a position is delivered and committed."""
     try:
-        wait_until(lambda: kept.reached() == position, 90, "")
+        wait_until(lambda: checkpoint.reached() == position, 90, "")
     except TimeoutError:
-        pytest.fail(f"it is at {kept.reached()}, not at {position}")
+        pytest.fail(f"the checkpoint is at {checkpoint.reached()}, not at {position}")
 
 
 SAME = 'eg.udf(returns="BIGINT")(lambda n: n)'
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("name", ["marked", "called"])
-def test_a_killed_run_goes_on_from_its_commit(cli, run, eagre_broker, name):  # noqa: F811
+@pytest.mark.parametrize("name", ["filtered", "called"])
+def test_a_killed_run_resumes_from_its_commit(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
-    even = 'where("n % 2 = 0")' if name == "marked" else f'where({SAME}("n") % 2 == 0)'
+    even = 'where("n % 2 = 0")' if name == "filtered" else f'where({SAME}("n") % 2 == 0)'
     app = cli.app(APP.format(name=name, body=even))
-    one = run(app, "--brokers", at, *EVERY)
-    one.wait_for("running in real-time, epochs of 5 s")
+    running = run(app, "--brokers", at, *EVERY)
+    running.wait_for("running in real-time, epochs of 5 s")
     produce(at, f"{name}-in", rows(range(100)))
-    kept = checkpoint_of(cli, name)
-    until_reached(kept, {f"{name}-in": {0: 100}})
-    assert kept.last_commit() == -1, "Spark's own epoch goes on"
-    wait_until(lambda: status(cli)[name]["commits"] >= 1, 10, "it does not count")
+    checkpoint = checkpoint_of(cli, name)
+    until_reached(checkpoint, {f"{name}-in": {0: 100}})
+    assert checkpoint.last_commit() == -1, "Spark's epoch continues"
+    wait_until(lambda: status(cli)[name]["commits"] >= 1, 10, "the status shows no commit")
     jvm_of(cli).kill()
-    one.wait_for("Starting again immediately")
+    running.wait_for("Starting again immediately")
     produce(at, f"{name}-in", rows(range(100, 110)))
-    wait_until(lambda: written(at, f"{name}-out") >= 55, 60, "it did not go on")
-    assert one.end() == 0
+    wait_until(lambda: written(at, f"{name}-out") >= 55, 60, "the run did not continue")
+    assert running.end() == 0
     assert results(at, f"{name}-out") == list(range(0, 110, 2))
-    assert (kept.last_commit(), kept.mid_epoch_commit()) == (1, None), (
-        "and now Spark's logs have it"
+    assert (checkpoint.last_commit(), checkpoint.mid_epoch_commit()) == (1, None), (
+        "Spark's logs contain the commit now"
     )
-    assert kept.committed()[1] == {f"{name}-in": {0: 110}}
+    assert checkpoint.committed()[1] == {f"{name}-in": {0: 110}}
 
 
 @pytest.mark.e2e
-def test_a_drain_under_load_is_quick_and_repeats_nothing(cli, run, eagre_broker):  # noqa: F811
+def test_a_drain_under_load_is_quick_and_writes_no_duplicates(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="poured", body='where("n >= 0")'))
-    one = run(app, "--brokers", at, "--every", "1 minute")
-    one.wait_for("running in real-time")
+    running = run(app, "--brokers", at, "--every", "1 minute")
+    running.wait_for("running in real-time")
     sent = 0
     while written(at, "poured-out") < 500:
         produce(at, "poured-in", rows(range(sent, sent + 50)))
         sent += 50
-    one.process.send_signal(signal.SIGTERM)
+    running.process.send_signal(signal.SIGTERM)
     for _ in range(20):
         produce(at, "poured-in", rows(range(sent, sent + 50)))
         sent += 50
-    assert one.process.wait(20) == 0
-    assert one.has("draining, within 5 s")
-    assert one.has("drained")
+    assert running.process.wait(20) == 0
+    assert running.has("draining, within 5 s")
+    assert running.has("drained")
     assert 500 <= written(at, "poured-out") < sent
     cli.ok("run", app, "--brokers", at, "--mode", "available-now")
     assert results(at, "poured-out") == list(range(sent))
@@ -113,43 +113,43 @@ def test_a_drain_under_load_is_quick_and_repeats_nothing(cli, run, eagre_broker)
 
 
 @pytest.mark.e2e
-def test_new_partitions_are_read_at_once(cli, run, eagre_broker):  # noqa: F811
+def test_new_partitions_are_read_immediately(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="grown", body='where("n >= 0")'))
-    one = run(app, "--brokers", at, "--every", "1 minute", "--from", "earliest")
-    one.wait_for("running in real-time")
+    running = run(app, "--brokers", at, "--every", "1 minute", "--from", "earliest")
+    running.wait_for("running in real-time")
     produce(at, "grown-in", rows(range(10)))
-    wait_until(lambda: written(at, "grown-out") >= 10, 30, "nothing came out")
+    wait_until(lambda: written(at, "grown-out") >= 10, 30, "no results were written")
     more = NewPartitions("grown-in", 3)
     Topics(at).admin.create_partitions([more])["grown-in"].result(10)
-    one.wait_for("restarting the query, with all partitions")
+    running.wait_for("restarting the query, with all partitions")
     produce(at, "grown-in", rows(range(10, 100)))
-    wait_until(lambda: written(at, "grown-out") >= 100, 30, "they are not read")
-    assert one.end() == 0
+    wait_until(lambda: written(at, "grown-out") >= 100, 30, "the new partitions are not read")
+    assert running.end() == 0
     assert sorted(results(at, "grown-out")) == list(range(100))
 
 
 @pytest.mark.e2e
-def test_no_commit_hides_a_result_that_was_given_up(cli, run, eagre_broker):  # noqa: F811
+def test_no_commit_covers_an_undelivered_result(cli, run, eagre_broker):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name="lost", body='where("n >= 0")'))
-    one = run(app, "--brokers", at, *EVERY)
-    one.wait_for("running in real-time")
+    running = run(app, "--brokers", at, *EVERY)
+    running.wait_for("running in real-time")
     produce(at, "lost-in", rows(range(20)))
-    kept = checkpoint_of(cli, "lost")
-    until_reached(kept, {"lost-in": {0: 20}})
-    largest(at, "lost-out", 50)
+    checkpoint = checkpoint_of(cli, "lost")
+    until_reached(checkpoint, {"lost-in": {0: 20}})
+    limit_record_size(at, "lost-out", 50)
     produce(at, "lost-in", rows([20]))
-    one.wait_for("RESULT_LOST: the sink could not deliver a result Starting again immediately")
-    assert kept.reached() == {"lost-in": {0: 20}}
+    running.wait_for("RESULT_LOST: the sink could not deliver a result Starting again immediately")
+    assert checkpoint.reached() == {"lost-in": {0: 20}}
     produce(at, "lost-in", rows(range(21, 30)))
-    largest(at, "lost-out", 1_000_000)
+    limit_record_size(at, "lost-out", 1_000_000)
     wait_until(lambda: set(results(at, "lost-out")) == set(range(30)), 60, "rows are lost")
-    assert one.end() == 0
+    assert running.end() == 0
 
 
-def largest(at, topic, size):
-    """Let a topic take records up to a size only."""
+def limit_record_size(at, topic, size):
+    """Set the largest record size that a topic accepts."""
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     for answer in Topics(at).admin.incremental_alter_configs([resource]).values():
@@ -166,11 +166,11 @@ def cards(numbers):
 
 
 BODIES = {
-    # More keys than Spark's aggregate keeps to itself.
+    # More keys than Spark's aggregate buffers.
     "counted": 'groupBy("card").agg(F.count("*").alias("n"))',
     "scored": 'transform(eg.rolling, "card", {"1 day": ["count as seen"]})'
     f'.select("card", {SAME}("seen").alias("n"))',
-    "kept": "transform(kept_by_python)",
+    "stateful": "transform(counted_by_python)",
 }
 COUNTER = """
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -186,39 +186,39 @@ class Counter(StatefulProcessor):
             yield key[0], n
         self.seen.update((n,))
 
-def kept_by_python(df):
+def counted_by_python(df):
     return eg.transform_with_state(df.groupBy("card"), Counter(), "card STRING, n BIGINT")
 """
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("name", ["counted", "scored", "kept"])
-def test_state_goes_on_from_its_commit(cli, run, eagre_broker, name):  # noqa: F811
+@pytest.mark.parametrize("name", ["counted", "scored", "stateful"])
+def test_state_resumes_from_its_commit(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name=name, body=BODIES[name]) + COUNTER)
-    one = run(app, "--brokers", at, *EVERY)
-    one.wait_for("running in real-time, epochs of 5 s")
-    kept = checkpoint_of(cli, name)
+    running = run(app, "--brokers", at, *EVERY)
+    running.wait_for("running in real-time, epochs of 5 s")
+    checkpoint = checkpoint_of(cli, name)
     for turn in range(1, 4):
         produce(at, f"{name}-in", cards(range(3000 * turn - 3000, 3000 * turn)))
-        until_reached(kept, {f"{name}-in": {0: 3000 * turn}})
-    assert kept.last_commit() == -1, "Spark's own epoch goes on"
-    assert kept.mid_epoch_commit().batch >= 2
+        until_reached(checkpoint, {f"{name}-in": {0: 3000 * turn}})
+    assert checkpoint.last_commit() == -1, "Spark's epoch continues"
+    assert checkpoint.mid_epoch_commit().batch >= 2
     jvm_of(cli).kill()
-    one.wait_for("Starting again immediately")
+    running.wait_for("Starting again immediately")
     produce(at, f"{name}-in", cards(range(9000, 12000)))
-    wait_until(lambda: written(at, f"{name}-out") >= 12000, 60, "it did not go on")
-    assert one.end() == 0
+    wait_until(lambda: written(at, f"{name}-out") >= 12000, 60, "the run did not continue")
+    assert running.end() == 0
     assert last_counts(at, f"{name}-out") == {f"c{n}": 8 for n in range(1500)}
     assert written(at, f"{name}-out") == 12000
-    assert kept.mid_epoch_commit() is None, "Spark's logs have it"
+    assert checkpoint.mid_epoch_commit() is None, "Spark's logs contain the commit"
     produce(at, f"{name}-in", cards(range(12000, 13500)))
     cli.ok("run", app, "--brokers", at, "--mode", "available-now")
     assert last_counts(at, f"{name}-out") == {f"c{n}": 9 for n in range(1500)}
 
 
 SPARKS_SHUFFLE = "org.apache.spark.shuffle.streaming.StreamingShuffleManager"
-SPARKS_OWN = {
+SPARK_DEFAULTS = {
     "shuffle": f"spark.shuffle.manager.incremental={SPARKS_SHUFFLE}",
     "epochs": "spark.eagre.stateCommits=false",
 }
@@ -226,17 +226,17 @@ SPARKS_OWN = {
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("name", ["shuffle", "epochs"])
-def test_sparks_own_can_be_had(cli, run, eagre_broker, name):  # noqa: F811
+def test_sparks_shuffle_and_epochs_can_be_selected(cli, run, eagre_broker, name):  # noqa: F811
     at = eagre_broker.address
     app = cli.app(APP.format(name=name, body=BODIES["counted"]))
-    cli.env["PYSPARK_SUBMIT_ARGS"] = f"--conf {SPARKS_OWN[name]} pyspark-shell"
-    one = run(app, "--brokers", at, *EVERY)
-    one.wait_for("running in real-time, epochs of 5 s")
+    cli.env["PYSPARK_SUBMIT_ARGS"] = f"--conf {SPARK_DEFAULTS[name]} pyspark-shell"
+    running = run(app, "--brokers", at, *EVERY)
+    running.wait_for("running in real-time, epochs of 5 s")
     produce(at, f"{name}-in", cards(range(3000)))
-    kept = checkpoint_of(cli, name)
-    wait_until(lambda: kept.last_commit() >= 0, 60, "no epoch of Spark's own ended")
+    checkpoint = checkpoint_of(cli, name)
+    wait_until(lambda: checkpoint.last_commit() >= 0, 60, "no epoch of Spark ended")
     wait_until(lambda: written(at, f"{name}-out") >= 3000, 60, "not all was counted")
-    assert one.end() == 0
+    assert running.end() == 0
     assert last_counts(at, f"{name}-out") == {f"c{n}": 2 for n in range(1500)}
 
 
@@ -251,7 +251,7 @@ class Keeping(StatefulProcessor):
         yield from ()
 
 
-def kept(stream, ttl_ms):
+def keeping(stream, ttl_ms):
     cards = stream.groupBy("card")
     return eg.transform_with_state(cards, Keeping(ttl_ms), "card STRING", "processing-time")
 
@@ -272,8 +272,8 @@ def test_which_commits_a_pipeline_supports(eagre_spark, eagre_broker):
         (eg.deduplicate(stream, "card", "1 s"), "state"),
         (eg.deduplicate(timed, "card", "1 s"), "state"),
         (timed.groupBy("card").count(), ""),
-        (kept(stream, None), "state"),
-        (kept(stream, 60_000), ""),
+        (keeping(stream, None), "state"),
+        (keeping(stream, 60_000), ""),
         (stream.dropDuplicates(["card"]), ""),
         (stream.withColumn("at", F.current_timestamp()), ""),
         (stream.where("n = (SELECT 1)"), ""),
@@ -281,29 +281,29 @@ def test_which_commits_a_pipeline_supports(eagre_spark, eagre_broker):
         assert gateway.supported_commits(rows) == kind
 
 
-def test_a_commit_of_another_epoch_is_not_taken(tmp_path):
-    kept = Checkpoint(tmp_path)
+def test_a_commit_of_an_earlier_epoch_is_ignored(tmp_path):
+    checkpoint = Checkpoint(tmp_path)
     for log in ("offsets", "commits"):
         (tmp_path / log).mkdir()
         (tmp_path / log / "4").write_text('v1\n{}\n{"t":{"0":7}}')
     MidEpochCommit(5, {"t": {0: 9}}, 'v1\n{}\n{"t":{"0":9}}', "v1\n{}", {}).write(tmp_path)
-    assert kept.reached() == {"t": {0: 9}}
+    assert checkpoint.reached() == {"t": {0: 9}}
     MidEpochCommit(4, {"t": {0: 5}}, "", "", {}).write(tmp_path)
-    assert kept.reached() == {"t": {0: 7}}
-    kept.adopt()
-    assert (kept.last_commit(), kept.mid_epoch_commit()) == (4, None)
+    assert checkpoint.reached() == {"t": {0: 7}}
+    checkpoint.adopt()
+    assert (checkpoint.last_commit(), checkpoint.mid_epoch_commit()) == (4, None)
 
 
 def test_a_broken_commit_is_reported(tmp_path):
     (tmp_path / MID_EPOCH_COMMITS).mkdir()
     (tmp_path / MID_EPOCH_COMMITS / "3").write_text("{")
-    with pytest.raises(CheckpointError, match="previous mid-epoch commit") as told:
+    with pytest.raises(CheckpointError, match="previous mid-epoch commit") as error:
         Checkpoint(tmp_path).reached()
-    assert told.value.code == "CHECKPOINT_BROKEN"
+    assert error.value.code == "CHECKPOINT_BROKEN"
 
 
 def test_a_checkpoint_from_before_0_3_is_read(tmp_path):
-    """Its folder of mid-epoch commits had another name; new ones go into the new folder."""
+    """Its folder of mid-epoch commits had another name; new commits go into the new folder."""
     MidEpochCommit(5, {"t": {0: 9}}, 'v1\n{}\n{"t":{"0":9}}', "v1\n{}", {}).write(tmp_path)
     (tmp_path / MID_EPOCH_COMMITS).rename(tmp_path / FOLDER_BEFORE_0_3)
     checkpoint = Checkpoint(tmp_path)
@@ -313,7 +313,7 @@ def test_a_checkpoint_from_before_0_3_is_read(tmp_path):
     assert checkpoint.reached() == {"t": {0: 12}}
 
 
-def test_a_query_that_was_stopped_in_planning_is_not_planned_again(eagre_harness, tmp_path):
+def test_a_query_stopped_during_planning_is_not_planned_again(eagre_harness, tmp_path):
     """Planned a second time, its stateful operators would not have the checkpoint's numbers."""
 
     @eg.pipeline(source=eg.Kafka("planned-in", schema="card STRING"), sink=eg.Kafka("planned-out"))

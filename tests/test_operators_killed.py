@@ -1,4 +1,4 @@
-"""Every operator after kill -9 in the middle: its results are those of the whole stream."""
+"""Every operator after kill -9: the results equal those of an uninterrupted stream."""
 
 import json
 import os
@@ -74,7 +74,7 @@ KINDS = (
 
 
 @pytest.mark.e2e
-def test_the_same_after_a_kill(cli, eagre_broker, eagre_harness, tmp_path, seed):  # noqa: F811
+def test_results_are_the_same_after_a_kill(cli, eagre_broker, eagre_harness, tmp_path, seed):  # noqa: F811
     rows = payments(seed, 300, grace=20)
     others = [renamed(row) for row in payments(seed + 1, 300, grace=20)]
     app = cli.app(APP)
@@ -95,8 +95,8 @@ def test_the_same_after_a_kill(cli, eagre_broker, eagre_harness, tmp_path, seed)
             return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def results(kind):
-        found = eagre_harness.records(outputs[kind], {0: 0})
-        return [json.loads(record.value()) for record in found]
+        records = eagre_harness.records(outputs[kind], {0: 0})
+        return [json.loads(record.value()) for record in records]
 
     def commits(kind):
         folder = tmp_path / kind / "commits"
@@ -116,19 +116,21 @@ def test_the_same_after_a_kill(cli, eagre_broker, eagre_harness, tmp_path, seed)
     try:
         await_all(commits, 120, "no epoch ended")
         send("op-kill-in", rows[:100])
-        await_all(results, 60, "nothing came out")
+        await_all(results, 60, "no results were written")
         known = {kind: len(commits(kind)) for kind in KINDS}
         await_all(lambda kind: len(commits(kind)) > known[kind], 60, "no epoch ended with rows")
         seen = {kind: len(results(kind)) for kind in KINDS}
         send("op-kill-in", rows[100:200])
-        await_all(lambda kind: len(results(kind)) > seen[kind], 60, "nothing more came out")
+        await_all(
+            lambda kind: len(results(kind)) > seen[kind], 60, "no further results were written"
+        )
     finally:
         _kill(process)
     send("op-kill-in", rows[200:])
     process = start()
     try:
         expected = expectations(eagre_harness.spark, rows, others)
-        await_all(lambda kind: LAST[kind](results(kind)) == expected[kind], 120, "not the same")
+        await_all(lambda kind: LATEST[kind](results(kind)) == expected[kind], 120, "not the same")
     finally:
         _kill(process)
 
@@ -139,7 +141,7 @@ def _kill(process):
 
 
 def expectations(spark, rows, others):
-    """What the whole stream gives, by plain Python and by batches of Spark."""
+    """Return the results of the uninterrupted stream, by plain Python and by Spark in batch."""
     a, b = table(spark, rows), table(spark, others, OTHERS)
     near = (
         (a.card == b.card)
@@ -194,13 +196,13 @@ def _windows(results):
     return {(row["card"], row["window"]["start"]): row for row in results}.values()
 
 
-LAST = {
-    "deduplicate": lambda found: {row["id"] for row in found},
-    "rolling": lambda found: {(r["id"], r["count_1_minute"], r.get("total")) for r in found},
+LATEST = {
+    "deduplicate": lambda rows: {row["id"] for row in rows},
+    "rolling": lambda rows: {(r["id"], r["count_1_minute"], r.get("total")) for r in rows},
     "session_windows": _alive,
-    "windows": lambda found: {window_of(row) for row in _windows(found)},
-    "top_n": lambda found: set(_boards(found).items()),
-    "interval_join": lambda found: {(row["id"], row["other"]) for row in found},
-    "lookup": lambda found: {(row["id"], row.get("other")) for row in found},
+    "windows": lambda rows: {window_of(row) for row in _windows(rows)},
+    "top_n": lambda rows: set(_boards(rows).items()),
+    "interval_join": lambda rows: {(row["id"], row["other"]) for row in rows},
+    "lookup": lambda rows: {(row["id"], row.get("other")) for row in rows},
 }
-"""The results as they stand: what came last of each, repeats aside."""
+"""The latest result of each row or window, without duplicates."""

@@ -1,4 +1,4 @@
-"""Operators over time: the wall clock, standstills, kills, chains, and state that has an end."""
+"""Operators over time: the wall clock, pauses, interruptions, chains, bounded state."""
 
 import json
 import os
@@ -20,7 +20,7 @@ WAIT_MS = 900
 
 
 class Live:
-    """A query that runs while the test sends rows."""
+    """A running query to which the test sends rows."""
 
     def __init__(self, harness, pipeline, checkpoint, mode="real-time", every=None):
         self.harness, self.pipeline = harness, pipeline
@@ -48,15 +48,15 @@ class Live:
         return [(record.timestamp()[1], json.loads(record.value())) for record in records]
 
     def await_row(self, what, seconds=20, **wanted):
-        def found():
+        def matches():
             return [
                 (at, row)
                 for at, row in self.results()
                 if all(row.get(name) == value for name, value in wanted.items())
             ]
 
-        wait_until(found, seconds, f"{what} did not come; there is {self.results()}")
-        return found()[0]
+        wait_until(matches, seconds, f"{what} did not arrive; there is {self.results()}")
+        return matches()[0]
 
     def await_epoch(self):
         """Wait until an epoch has ended that began after this call."""
@@ -74,7 +74,7 @@ class Live:
 
 
 def closing(kind, name):
-    """A pipeline that gives something when nothing more comes for 900 ms."""
+    """Return a pipeline that emits a result when no row follows for 900 ms."""
 
     def transform(df, *more):
         if kind == "session_windows":
@@ -94,8 +94,8 @@ def closing(kind, name):
 
 
 @pytest.mark.parametrize("kind", ["session_windows", "windows", "interval_join", "lookup"])
-def test_the_wall_clock_ends_what_nothing_follows(eagre_harness, tmp_path, kind):
-    """In one epoch of a minute, on partitions where nothing else comes."""
+def test_the_wall_clock_closes_idle_windows(eagre_harness, tmp_path, kind):
+    """Within one epoch of a minute, on partitions without further rows."""
     pipeline = closing(kind, f"op-idle-{kind}")
     with Live(eagre_harness, pipeline, tmp_path / "c") as live:
         live.send({"card": "warm", "id": 0})
@@ -105,12 +105,12 @@ def test_the_wall_clock_ends_what_nothing_follows(eagre_harness, tmp_path, kind)
         live.send({"card": "idle", "id": 1})
         status = {"status": "final"} if kind == "session_windows" else {}
         at, _ = live.await_row("the end", card="idle", **status)
-        assert live.query.lastProgress is None, "it came with the end of the epoch"
+        assert live.query.lastProgress is None, "the result came with the end of the epoch"
     assert at - sent > (200 if kind == "windows" else WAIT_MS - 100)
 
 
-def test_records_that_are_read_late_go_by_their_own_time(eagre_harness, tmp_path):
-    """Of a day ago, as in a backfill: a session ends no earlier than it would have then."""
+def test_old_records_use_their_own_timestamps(eagre_harness, tmp_path):
+    """In a backfill of yesterday's records a session ends no earlier than it would have then."""
     pipeline = closing("session_windows", "op-old")
     day_ago = round(time.time() * 1000) - 86_400_000
 
@@ -124,12 +124,12 @@ def test_records_that_are_read_late_go_by_their_own_time(eagre_harness, tmp_path
         live.send(old(1, 0))
         live.send(old(2, 500))
         at, row = live.await_row("the end", card="old", status="final")
-        assert live.query.lastProgress is None, "it came with the end of the epoch"
+        assert live.query.lastProgress is None, "the result came with the end of the epoch"
     assert row["count"] == 2
     assert at - sent > WAIT_MS - 100
 
 
-def test_a_row_waits_for_its_table(eagre_harness, tmp_path):
+def test_a_lookup_waits_for_its_table(eagre_harness, tmp_path):
     @eg.pipeline(
         source=[source("op-wait-in"), eg.Kafka("op-wait-table", schema="card STRING, limit INT")],
         sink=eg.Kafka("op-wait-out"),
@@ -145,19 +145,19 @@ def test_a_row_waits_for_its_table(eagre_harness, tmp_path):
         live.await_row("the next row", id=2, limit=7)
 
 
-def test_a_standstill_ends_no_session(eagre_harness, tmp_path):
-    """What waits in the topic while the query is down still belongs to its session."""
+def test_a_pause_of_the_query_ends_no_session(eagre_harness, tmp_path):
+    """Rows that wait in the topic while the query is down belong to their session."""
 
-    @eg.pipeline(source=source("op-still-in"), sink=eg.Kafka("op-still-out"))
-    def still(df):
+    @eg.pipeline(source=source("op-paused-in"), sink=eg.Kafka("op-paused-out"))
+    def paused(df):
         made = eg.session_windows(df, "card", "2 s", ["count"], grace="3 s", event_time="at")
         return made.drop("_source")
 
     row = {"card": "c", "id": 1, "at": "2026-01-01T00:00:00Z"}
-    eagre_harness.run(still, [row], checkpoint=tmp_path / "c")
+    eagre_harness.run(paused, [row], checkpoint=tmp_path / "c")
     time.sleep(5.5)
-    eagre_harness.write(still, [{**row, "id": 2, "at": "2026-01-01T00:00:01Z"}])
-    with Live(eagre_harness, still, tmp_path / "c") as live:
+    eagre_harness.write(paused, [{**row, "id": 2, "at": "2026-01-01T00:00:01Z"}])
+    with Live(eagre_harness, paused, tmp_path / "c") as live:
         live.await_row("the session", count=2, status="final")
         assert [row["count"] for _, row in live.results() if row["status"] == "final"] == [2]
 
@@ -186,18 +186,18 @@ def sum_of(rows):
     return sum(known) if known else None
 
 
-def test_operators_in_a_chain(run_in_both_modes):
+def test_operators_can_be_chained(run_in_both_modes):
     rows = payments(7, 300, grace=20)
     for row in rows:
         row["id"] = row["id"] * 7919 % 10_007  # a batch sorts by them
-    found = run_in_both_modes(chain("op-chain"), keyed(rows))
-    assert len(found) == len({row["id"] for row in found})
-    assert {row["id"]: (row["n"], row.get("total")) for row in found} == expected_of_chain(rows)
+    results = run_in_both_modes(chain("op-chain"), keyed(rows))
+    assert len(results) == len({row["id"] for row in results})
+    assert {row["id"]: (row["n"], row.get("total")) for row in results} == expected_of_chain(rows)
 
 
 @pytest.mark.e2e
-def test_the_same_after_interruptions(eagre_harness, tmp_path):
-    """Stopped in the middle of epochs, without a drain, again and again, in both modes."""
+def test_results_are_the_same_after_interruptions(eagre_harness, tmp_path):
+    """Stop repeatedly in the middle of epochs, without a drain, in both modes."""
     rows = payments(8, 400, grace=20)[:400]
     pipeline = chain("op-cut")
     eagre_harness.run(pipeline, [], checkpoint=tmp_path / "c")
@@ -215,15 +215,15 @@ def test_the_same_after_interruptions(eagre_harness, tmp_path):
     }
 
 
-def test_planning_ahead_changes_nothing(eagre_harness, tmp_path):
-    """The epoch is planned again beside itself: the results are the same, and no job is started."""
+def test_warming_up_the_planner_changes_no_results(eagre_harness, tmp_path):
+    """The running epoch is planned again: results are the same, and no job is started."""
     rows = payments(9, 60, grace=20)[:60]
-    with Live(eagre_harness, chain("op-ahead"), tmp_path / "c", "real-time", "5 seconds") as live:
-        rehearsal = gateway.warm_up_planner(eagre_harness.spark, live.query, 6)
+    with Live(eagre_harness, chain("op-warmup"), tmp_path / "c", "real-time", "5 seconds") as live:
+        warmup = gateway.warm_up_planner(eagre_harness.spark, live.query, 6)
         for part in range(6):
             live.send(*keyed(rows[part * 10 : part * 10 + 10]))
             time.sleep(1)
-        wait_until(lambda: rehearsal.left() == 0, 60, "the epoch was not planned again")
+        wait_until(lambda: warmup.left() == 0, 60, "the epoch was not planned again")
         live.send(Record({"id": -1, "card": "end", "at": rows[-1]["at"]}, key="end"))
         live.await_row("the end", id=-1)
         tracker = eagre_harness.spark.sparkContext.statusTracker()
@@ -236,14 +236,14 @@ def test_planning_ahead_changes_nothing(eagre_harness, tmp_path):
 
 
 def was_optimised(query):
-    """Whether Spark's optimizer looked at the plan of the running epoch."""
+    """Return whether Spark's optimizer processed the plan of the running epoch."""
     tracker = query._jsq.streamingQuery().lastExecution().tracker()  # noqa: SLF001
     return tracker.rules().contains("org.apache.spark.sql.catalyst.optimizer.ColumnPruning")
 
 
-def test_an_epoch_takes_the_plan_of_the_one_before(eagre_harness, tmp_path):
+def test_an_epoch_reuses_the_previous_plan(eagre_harness, tmp_path):
     rows = payments(10, 40, grace=20)[:40]
-    with Live(eagre_harness, chain("op-kept"), tmp_path / "c", "real-time", EPOCH) as live:
+    with Live(eagre_harness, chain("op-cached"), tmp_path / "c", "real-time", EPOCH) as live:
         optimised = []
         for part in range(4):
             live.send(*keyed(rows[part * 10 : part * 10 + 10]))
@@ -258,7 +258,7 @@ def test_an_epoch_takes_the_plan_of_the_one_before(eagre_harness, tmp_path):
     }
 
 
-def test_the_current_time_is_not_kept(eagre_harness, tmp_path):
+def test_the_current_time_is_not_cached(eagre_harness, tmp_path):
     @eg.pipeline(source=source("op-now-in"), sink=eg.Kafka("op-now-out"), name="op-now")
     def stamped(df):
         return df.select("id", F.unix_millis(F.current_timestamp()).alias("now"))
@@ -284,8 +284,8 @@ BOUND = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", BOUND)
-def test_state_has_an_end(eagre_harness, tmp_path, kind):
-    """Fresh keys over many times of the bound: the state holds those of the last moments.
+def test_state_is_bounded(eagre_harness, tmp_path, kind):
+    """Send new keys for many times the bound: only recent keys remain in the state.
 
     ``EAGRE_FRESH_KEYS=2000000`` sends millions.
     """
@@ -300,14 +300,14 @@ def test_state_has_an_end(eagre_harness, tmp_path, kind):
     with Live(eagre_harness, pipeline, tmp_path / kind, "micro-batch", "500 ms") as live:
         seen = {}
 
-        def kept():
-            """The rows of state after each batch so far."""
+        def state_rows():
+            """Return the rows of state after each batch so far."""
             for p in live.query.recentProgress:
                 seen[p.batchId] = p.stateOperators[0].numRowsTotal if p.stateOperators else 0
             return list(seen.values())
 
         def read():
-            """How many keys it took; what waits would be one large batch, not many moments."""
+            """Return how many keys were read: waiting keys would form one large batch."""
             last = live.query.lastProgress
             ends = [json.loads(s.endOffset or "{}") for s in last.sources] if last else []
             return sum(sum(end.get(topic, {}).values()) for end in ends)
@@ -315,9 +315,11 @@ def test_state_has_an_end(eagre_harness, tmp_path, kind):
         for part in range(parts):
             live.send(*({"id": part * each + n} for n in range(each)))
             time.sleep(0.5)
-            wait_until(lambda: read() >= part * each and kept(), 120, "too slow")  # noqa: B023
+            wait_until(lambda: read() >= part * each and state_rows(), 120, "too slow")  # noqa: B023
         wait_until(lambda: read() == parts * each, 120, "too slow")
-        wait_until(lambda: max(kept()) and kept()[-1] == 0, 120, f"state is left: {seen}")
+        wait_until(
+            lambda: max(state_rows()) and state_rows()[-1] == 0, 120, f"state remains: {seen}"
+        )
     most = max(seen.values())
     sys.stdout.write(f"{kind}: {count} keys, {each} at a time: at most {most} rows of state\n")
     assert most <= 6 * each, seen
@@ -333,7 +335,7 @@ def test_state_has_an_end(eagre_harness, tmp_path, kind):
         (lambda a, b: eg.lookup(once(a), b, "card"), "STATE_BEFORE_UNION"),
     ],
 )
-def test_what_cannot_follow(eagre_harness, make, code):
+def test_invalid_operator_chains_are_refused(eagre_harness, make, code):
     spark, brokers = eagre_harness.spark, eagre_harness.brokers
     first = source("op-follow").read(spark, brokers)
     second = eg.Kafka("op-follow-2", schema="card STRING, other INT").read(spark, brokers)
@@ -360,7 +362,7 @@ def once(df):
     return eg.deduplicate(df, "id", "1 second")
 
 
-def test_what_can_follow(eagre_harness):
+def test_valid_operator_chains_are_accepted(eagre_harness):
     df = source("op-follow").read(eagre_harness.spark, eagre_harness.brokers)
     assert "n" in eg.rolling(timed_windows(df, "final"), "card", ROLL).columns
     assert "_source" in top(once(df)).columns

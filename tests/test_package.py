@@ -1,4 +1,4 @@
-"""The wheel holds what git holds, and the companion jar; its command starts quickly."""
+"""The wheel contains the files of git and the companion jar; its command starts quickly."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def wheel(tmp_path_factory):
 
 
 @pytest.mark.e2e
-def test_the_wheel_holds_what_git_holds(wheel):
+def test_the_wheel_contains_the_files_of_git(wheel):
     done = subprocess.run(
         ["git", "ls-files", "src/eagre", "src/eagre_bench"],  # noqa: S607  (whatever git the user has)
         cwd=ROOT,
@@ -41,7 +41,7 @@ def test_the_wheel_holds_what_git_holds(wheel):
 
 
 def test_help_starts_no_jvm_and_imports_nothing_heavy(cli, tmp_path):
-    """What keeps it below half a second on a usual machine."""
+    """This keeps it below half a second on a typical machine."""
     done = cli.ok("--help", JAVA_HOME=str(tmp_path), PATH=str(tmp_path))
     heavy = "pyspark py4j confluent_kafka psutil hdrh pandas matplotlib"
     code = (
@@ -63,11 +63,11 @@ def test_doctor_finds_everything(cli):
 
 @pytest.fixture
 def first_use(tmp_path):
-    """An empty cache, and the jars in a folder: what a new user has, without a network."""
+    """Return the settings of a new user: an empty cache, the jars in a folder, no network."""
     return {"EAGRE_CACHE": str(tmp_path / "cache"), "EAGRE_JARS": str(cache_dir() / "jars")}
 
 
-def test_doctor_fetches_what_a_new_user_lacks(cli, first_use):
+def test_doctor_fetches_missing_jars(cli, first_use):
     done = cli.ok("doctor", **first_use)
     assert {line.split()[0] for line in done.stdout.splitlines()} == {"ok"}
     assert "eagre: copying 5 spark jars" in done.stderr
@@ -76,14 +76,14 @@ def test_doctor_fetches_what_a_new_user_lacks(cli, first_use):
 
 
 @pytest.mark.e2e
-def test_the_check_says_that_it_fetches(cli, first_use):
+def test_the_check_reports_that_it_fetches_jars(cli, first_use):
     app = cli.app("raise SystemExit('loaded')")
     done = cli("check", app, **first_use)
     assert "eagre: copying 5 spark jars" in done.stderr
 
 
 @pytest.mark.e2e
-def test_the_test_kit_says_that_it_fetches(tmp_path, first_use):
+def test_the_test_kit_reports_that_it_fetches_jars(tmp_path, first_use):
     (tmp_path / "test_it.py").write_text("def test_it(eagre_broker): assert eagre_broker.address")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"],
@@ -98,7 +98,7 @@ def test_the_test_kit_says_that_it_fetches(tmp_path, first_use):
     assert "eagre: copying 46 broker jars" in done.stderr
 
 
-def test_doctor_names_what_is_missing(cli, tmp_path):
+def test_doctor_names_missing_parts(cli, tmp_path):
     done = cli("doctor", JAVA_HOME=str(tmp_path))
     assert done.returncode == 1
     assert "FAIL  java" in done.stdout

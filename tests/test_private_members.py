@@ -1,4 +1,4 @@
-"""Without a private member of Spark its feature is off, and plain Spark does the work.
+"""Without a private member of Spark its feature is off, and plain Spark takes over.
 
 ``runs_in_process.py`` runs pipelines without them.
 """
@@ -22,7 +22,7 @@ PROPERTY = "eagre.disable"
 
 @pytest.fixture(params=MEMBERS)
 def missing(request, eagre_spark):
-    """A member that this JVM takes for missing."""
+    """A member that this JVM treats as missing."""
     system = eagre_spark._jvm.java.lang.System  # noqa: SLF001
     system.setProperty(PROPERTY, request.param)
     yield request.param
@@ -36,17 +36,17 @@ def without(df):
     return df.groupBy("card").count()
 
 
-def test_every_member_is_there(eagre_spark):
+def test_every_member_exists(eagre_spark):
     assert gateway.missing_members(eagre_spark) == ()
 
 
-def test_its_absence_is_named(eagre_spark, missing):
+def test_a_missing_member_is_reported(eagre_spark, missing):
     [member] = gateway.missing_members(eagre_spark)
     assert (member.name, member.feature) == (missing, MEMBERS[missing])
     assert str(member).startswith(f"{MEMBERS[missing]} is off: {missing} is missing")
 
 
-def test_commits_need_only_their_own_members(eagre_spark, eagre_broker, missing):
+def test_commits_need_only_some_members(eagre_spark, eagre_broker, missing):
     source = eg.Kafka("without-shapes", schema="card STRING", brokers=eagre_broker.address)
     stream = source.read(eagre_spark)
     shapes = {
@@ -63,7 +63,7 @@ def test_commits_need_only_their_own_members(eagre_spark, eagre_broker, missing)
     assert without == off.get(missing, set())
 
 
-def test_only_the_check_needs_what_was_set_on_a_writer(eagre_spark, eagre_broker, missing):
+def test_only_the_check_needs_the_options_of_a_writer(eagre_spark, eagre_broker, missing):
     def checked():
         return eg.check(without, eagre_spark, brokers=eagre_broker.address)
 
@@ -75,7 +75,7 @@ def test_only_the_check_needs_what_was_set_on_a_writer(eagre_spark, eagre_broker
     assert refused.value.code == "CHECK_UNAVAILABLE"
 
 
-def test_doctor_says_what_is_off_and_why(cli):
+def test_doctor_reports_disabled_features(cli):
     done = cli.ok("doctor", JAVA_TOOL_OPTIONS=f"-D{PROPERTY}=SESSION_PLANNER")
     [line] = [line for line in done.stdout.splitlines() if " internals " in line]
     assert "the plan cache is off: SESSION_PLANNER is missing (disabled by eagre.disable)" in line

@@ -1,4 +1,4 @@
-"""Python on a Spark standalone cluster of two workers, with the app's own modules."""
+"""Python functions on a Spark standalone cluster of two workers, with the app's modules."""
 
 import json
 import os
@@ -138,15 +138,23 @@ def test_functions_and_state_run_on_two_executors(cli, cluster, eagre_broker, ea
     )
     try:
         deadline = time.monotonic() + 120
-        found = []
-        while len(found) < 40 and time.monotonic() < deadline:
+        results = []
+        while len(results) < 40 and time.monotonic() < deadline:
             assert process.poll() is None, process.communicate()[1][-3000:]
             time.sleep(1)
-            found = eagre_harness.records("cluster-out", {0: 0})
-        rows = [json.loads(record.value()) for record in found]
-        letters = "cluster-in.dlq"
-        wait_until(lambda: letters in eagre_harness.topics.names(), 20, "there is no dead letter")
-        wait_until(lambda: eagre_harness.topics.ends([letters])[letters][0] == 1, 20, "it is empty")
+            results = eagre_harness.records("cluster-out", {0: 0})
+        rows = [json.loads(record.value()) for record in results]
+        dead_letter_topic = "cluster-in.dlq"
+        wait_until(
+            lambda: dead_letter_topic in eagre_harness.topics.names(),
+            20,
+            "no dead letter was written",
+        )
+        wait_until(
+            lambda: eagre_harness.topics.ends([dead_letter_topic])[dead_letter_topic][0] == 1,
+            20,
+            "the dead-letter topic is empty",
+        )
     finally:
         kill_children(process)
         process.kill()
@@ -155,4 +163,4 @@ def test_functions_and_state_run_on_two_executors(cli, cluster, eagre_broker, ea
     assert sorted(row["n"] for row in rows) == sorted(list(range(1, 6)) * 8)
     # Two tasks call functions and two keep state, on four cores: where each goes is Spark's choice.
     executors = {row["pid"] for row in rows} | {row["state_pid"] for row in rows}
-    assert len(executors) == 2, "both executors have workers of their own"
+    assert len(executors) == 2, "each executor has its own workers"

@@ -1,4 +1,4 @@
-"""The codec against Spark's own: what a function sees, and what becomes of what it gives back."""
+"""The codec compared with Spark's: arguments and return values of every type."""
 
 import datetime as dt
 import decimal
@@ -18,7 +18,7 @@ FIRST = dt.datetime(1902, 1, 1)  # noqa: DTZ001  (Spark's timestamps are naive i
 LAST = dt.datetime(2200, 1, 1)  # noqa: DTZ001
 
 
-def whole(bits):
+def integers(bits):
     return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
@@ -33,10 +33,10 @@ moments = st.datetimes(FIRST, LAST, timezones=st.none())
 
 ATOMS = [
     (T.BooleanType(), st.booleans()),
-    (T.ByteType(), whole(8)),
-    (T.ShortType(), whole(16)),
-    (T.IntegerType(), whole(32)),
-    (T.LongType(), whole(64)),
+    (T.ByteType(), integers(8)),
+    (T.ShortType(), integers(16)),
+    (T.IntegerType(), integers(32)),
+    (T.LongType(), integers(64)),
     (T.FloatType(), st.floats(width=32, allow_nan=False)),
     (T.DoubleType(), st.floats(allow_nan=False)),
     (T.StringType(), texts),
@@ -93,16 +93,16 @@ tables = st.lists(kinds, min_size=1, max_size=11).flatmap(
 
 @settings(max_examples=100, deadline=None, print_blob=True)
 @given(tables)
-def test_a_row_is_what_it_was(table):
+def test_rows_survive_a_round_trip(table):
     kinds_, rows = table
     kind = T.StructType([T.StructField(f"c{i}", k) for i, k in enumerate(kinds_)])
     decode, encode = row_codec(kind, rows=False)
     data = b"".join(encode(row) for row in rows)
-    found, pos = [], 0
+    decoded, pos = [], 0
     for _ in rows:
         row, pos = decode(data, pos)
-        found.append(row)
-    assert found == rows
+        decoded.append(row)
+    assert decoded == rows
     assert pos == len(data)
 
 
@@ -113,7 +113,7 @@ def test_a_row_is_what_it_was(table):
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(tables)
-def test_a_function_sees_and_gives_back_what_sparks_own_does(eagre_spark, table):
+def test_arguments_and_results_equal_those_of_sparks_udfs(eagre_spark, table):
     kinds_, rows = table
     schema = T.StructType([T.StructField(f"c{i}", k) for i, k in enumerate(kinds_)])
     note(schema.simpleString())
@@ -131,16 +131,16 @@ def test_a_function_sees_and_gives_back_what_sparks_own_does(eagre_spark, table)
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
-def test_timestamps_mean_the_same_in_every_zone(eagre_spark, zone, monkeypatch):
+def test_timestamps_are_independent_of_the_time_zone(eagre_spark, zone, monkeypatch):
     df = eagre_spark.sql("SELECT TIMESTAMP '2026-03-08 02:30:00Z' AS at")
     aware = dt.timezone(dt.timedelta(hours=5, minutes=30))
     moved = eg.udf(lambda at: at.astimezone(aware), "timestamp", on_error="fail")
-    kept = df.select(moved("at").alias("moved"), "at").first()
-    assert kept.moved == kept.at
+    row = df.select(moved("at").alias("moved"), "at").first()
+    assert row.moved == row.at
     assert eagre_spark.conf.get("spark.sql.session.timeZone")
 
 
-def test_a_variant_crosses(eagre_spark):
+def test_variants_are_supported(eagre_spark):
     df = eagre_spark.sql("""SELECT parse_json('{"a": [1, 2]}') AS v""")
     summed = eg.udf(lambda v: sum(v.toPython()["a"]), "int", on_error="fail")
     same = eg.udf(lambda v: v, "variant", on_error="fail")
@@ -148,7 +148,7 @@ def test_a_variant_crosses(eagre_spark):
     assert (row.n, row.text) == (3, '{"a":[1,2]}')
 
 
-def test_numpy_values_are_taken(eagre_spark):
+def test_numpy_values_are_accepted(eagre_spark):
     np = pytest.importorskip("numpy")
     row = (
         eagre_spark.range(1)
@@ -188,19 +188,19 @@ def test_decimals_are_rounded_to_their_scale():
         (T.VariantType(), {}),
     ],
 )
-def test_what_a_type_cannot_hold_is_refused_by_its_name(kind, value):
+def test_values_out_of_range_are_refused_with_their_type(kind, value):
     _, encode = row_codec(T.StructType().add("field", kind))
     with pytest.raises(WrongTypeError, match="field must be"):
         encode((value,))
 
 
 @pytest.mark.parametrize("kind", [T.YearMonthIntervalType(), T.CalendarIntervalType()])
-def test_types_that_python_does_not_know_are_refused(kind):
+def test_unsupported_types_are_refused(kind):
     with pytest.raises(NoCodecError, match="no equivalent"):
         codec(kind)
 
 
-def test_rows_of_more_fields_than_spark_generates_code_for(eagre_spark):
+def test_rows_wider_than_sparks_code_generation_limit(eagre_spark):
     wide = eagre_spark.range(1).select(*(F.lit(i).alias(f"c{i}") for i in range(130)))
     total = eg.udf(sum, "int", on_error="fail")(F.array("*"))
     row = wide.select("*", total.alias("total")).first()

@@ -1,4 +1,4 @@
-"""Functions that raise, hang, die, leak or lie: the other rows are delivered."""
+"""Python functions that raise, hang, crash or leak: the other rows are delivered."""
 
 import json
 import os
@@ -30,10 +30,10 @@ def mapped(name, function, returns="int", **options):
     return doubtful
 
 
-def letters(harness, name):
-    """The dead letters of a run, as their headers."""
+def dead_letters(harness, name):
+    """Return the headers of a run's dead letters."""
     topic = f"{name}-in.dlq"
-    wait_until(lambda: topic in harness.topics.names(), 20, "there is no topic of dead letters")
+    wait_until(lambda: topic in harness.topics.names(), 20, "the dead-letter topic does not exist")
     ends = harness.topics.ends([topic])[topic]
     records = harness.records(topic, dict.fromkeys(ends, 0))
     return [{k: v.decode() for k, v in record.headers()} for record in records]
@@ -45,19 +45,19 @@ def test_one_row_in_a_thousand_raises(run_in_both_modes, eagre_harness):
             raise ValueError(f"not {n}")
         return n
 
-    before = len(letters(eagre_harness, "picky")) if _seen("picky") else 0
-    found = run_in_both_modes(mapped("picky", picky), ROWS)
-    assert sorted(r["n"] for r in found) == [n for n in range(2000) if n % 1000 != 7]
-    dead = letters(eagre_harness, "picky")[before:]
+    before = len(dead_letters(eagre_harness, "picky")) if _seen("picky") else 0
+    results = run_in_both_modes(mapped("picky", picky), ROWS)
+    assert sorted(r["n"] for r in results) == [n for n in range(2000) if n % 1000 != 7]
+    dead = dead_letters(eagre_harness, "picky")[before:]
     assert sorted(d["eagre-reason"].split(" at ")[0] for d in dead) == [
         "doubtful raised ValueError: not 1007",
         "doubtful raised ValueError: not 7",
     ]
-    for letter in dead:
-        assert letter["eagre-pipeline"] == "picky"
-        assert letter["eagre-source"].startswith("picky-in/0/")
-        assert f"{os.path.basename(__file__)}:" in letter["eagre-reason"]  # noqa: PTH119
-        assert letter["eagre-time"].startswith("20")
+    for dead_letter in dead:
+        assert dead_letter["eagre-pipeline"] == "picky"
+        assert dead_letter["eagre-source"].startswith("picky-in/0/")
+        assert f"{os.path.basename(__file__)}:" in dead_letter["eagre-reason"]  # noqa: PTH119
+        assert dead_letter["eagre-time"].startswith("20")
 
 
 _runs = set()
@@ -69,16 +69,16 @@ def _seen(name):
     return seen
 
 
-def test_rows_may_be_dropped_and_are_counted(run_pipeline, eagre_spark):
+def test_dropped_rows_are_counted(run_pipeline, eagre_spark):
     def odd(n):
         return 1 // (n % 2)
 
-    found = run_pipeline(mapped("odd", odd, on_error="drop"), ROWS[:100])
-    assert len(found) == 50
+    results = run_pipeline(mapped("odd", odd, on_error="drop"), ROWS[:100])
+    assert len(results) == 50
     assert gateway.row_counts(eagre_spark)["odd/dropped"] >= 50
 
 
-def test_the_query_may_be_told_to_fail(run_pipeline):
+def test_on_error_fail_stops_the_query(run_pipeline):
     def never(n):
         raise ValueError("never")
 
@@ -88,28 +88,28 @@ def test_the_query_may_be_told_to_fail(run_pipeline):
         run_pipeline(mapped("never", never, on_error="fail"), ROWS[:3])
 
 
-def test_a_function_that_never_returns(run_in_both_modes):
+def test_a_function_that_never_returns_is_timed_out(run_in_both_modes):
     def sleepy(n):
         while n == 50:
             time.sleep(0.01)
         return n
 
-    found = run_in_both_modes(mapped("sleepy", sleepy, timeout="1 second"), ROWS[:100])
-    assert sorted(r["n"] for r in found) == [n for n in range(100) if n != 50]
+    results = run_in_both_modes(mapped("sleepy", sleepy, timeout="1 second"), ROWS[:100])
+    assert sorted(r["n"] for r in results) == [n for n in range(100) if n != 50]
 
 
-def test_a_function_that_kills_its_process(run_in_both_modes):
+def test_a_row_that_kills_its_worker_is_skipped(run_in_both_modes):
     def deadly(n):
         if n in (3, 60):
             os.kill(os.getpid(), signal.SIGKILL)
         return n
 
-    found = run_in_both_modes(mapped("deadly", deadly), ROWS[:100])
-    assert sorted(r["n"] for r in found) == [n for n in range(100) if n not in (3, 60)]
+    results = run_in_both_modes(mapped("deadly", deadly), ROWS[:100])
+    assert sorted(r["n"] for r in results) == [n for n in range(100) if n not in (3, 60)]
 
 
-def test_a_worker_killed_from_outside_loses_nothing(run_pipeline):
-    """Only a row that kills twice is given up: one that was merely there is tried again."""
+def test_a_worker_killed_from_outside_loses_no_rows(run_pipeline):
+    """A row is only given up when it kills its worker twice; others are tried again."""
     marker = "/tmp/eagre-test-once-" + str(os.getpid())  # noqa: S108
 
     def once(n):
@@ -119,16 +119,14 @@ def test_a_worker_killed_from_outside_loses_nothing(run_pipeline):
         return n
 
     try:
-        found = run_pipeline(mapped("once", once), ROWS)
-        assert sorted(r["n"] for r in found) == list(range(2000))
+        results = run_pipeline(mapped("once", once), ROWS)
+        assert sorted(r["n"] for r in results) == list(range(2000))
     finally:
         os.unlink(marker)  # noqa: PTH108
 
 
-def test_a_worker_that_dies_while_nothing_is_asked_of_it(
-    eagre_spark, eagre_broker, eagre_harness, tmp_path
-):
-    """The next rows get their own answers, and get them from another worker."""
+def test_an_idle_worker_that_dies_is_replaced(eagre_spark, eagre_broker, eagre_harness, tmp_path):
+    """The next rows get their results from another worker."""
     alive = mapped("idle", lambda _: os.getpid())
     query = None
     try:
@@ -142,14 +140,14 @@ def test_a_worker_that_dies_while_nothing_is_asked_of_it(
         )
 
         def rows():
-            found = eagre_harness.records("idle-out", begin)
-            return [json.loads(record.value()) for record in found]
+            records = eagre_harness.records("idle-out", begin)
+            return [json.loads(record.value()) for record in records]
 
         def answered():
             eagre_harness.write(alive, [{"n": 0}])
             return rows()
 
-        wait_until(answered, 40, "the query never answered", interval=0.5)
+        wait_until(answered, 40, "the query returned no result", interval=0.5)
         os.kill(rows()[-1]["m"], signal.SIGKILL)
         time.sleep(0.3)
         eagre_harness.write(alive, [{"n": n} for n in range(1, 200)])
@@ -162,52 +160,52 @@ def test_a_worker_that_dies_while_nothing_is_asked_of_it(
             query.stop()
 
 
-def test_a_connection_that_a_processor_loses_is_the_rows_own_failure(run_pipeline, eagre_harness):
+def test_a_connection_error_in_a_processor_is_a_failure_of_the_row(run_pipeline, eagre_harness):
     @eg.pipeline(source=stream("lost"), sink=eg.Kafka("lost-out"))
     def lost(df):
         made = eg.transform_with_state(df.groupBy("n"), Loses(), "n INT")
         return made.drop("_source")
 
-    found = run_pipeline(lost, ROWS[:6])
-    assert sorted(r["n"] for r in found) == [0, 1, 2, 4, 5]
-    assert "ConnectionRefusedError" in letters(eagre_harness, "lost")[0]["eagre-reason"]
+    results = run_pipeline(lost, ROWS[:6])
+    assert sorted(r["n"] for r in results) == [0, 1, 2, 4, 5]
+    assert "ConnectionRefusedError" in dead_letters(eagre_harness, "lost")[0]["eagre-reason"]
 
 
-def test_a_function_that_returns_a_wrong_type(run_in_both_modes):
+def test_a_row_with_a_result_of_the_wrong_type_is_skipped(run_in_both_modes):
     def wrong(n):
         return "seven" if n == 7 else n
 
-    found = run_in_both_modes(mapped("wrong", wrong), ROWS[:20])
-    assert sorted(r["n"] for r in found) == [n for n in range(20) if n != 7]
+    results = run_in_both_modes(mapped("wrong", wrong), ROWS[:20])
+    assert sorted(r["n"] for r in results) == [n for n in range(20) if n != 7]
 
 
-def test_a_function_that_returns_none(run_in_both_modes):
-    found = run_in_both_modes(mapped("none", lambda n: None if n % 2 else n), ROWS[:20])
-    assert {r["n"]: r["m"] for r in found} == {n: None if n % 2 else n for n in range(20)}
+def test_a_function_may_return_none(run_in_both_modes):
+    results = run_in_both_modes(mapped("none", lambda n: None if n % 2 else n), ROWS[:20])
+    assert {r["n"]: r["m"] for r in results} == {n: None if n % 2 else n for n in range(20)}
 
 
-def test_a_function_that_leaks(run_pipeline):
-    """Its worker is replaced between two rows, before the limit becomes the machine's."""
-    kept = []
+def test_a_worker_that_leaks_memory_is_replaced(run_pipeline):
+    """It is replaced between two rows, before it exhausts the machine's memory."""
+    leaked = []
 
     def leaky(n):
-        kept.append(bytearray(b"x") * (2 << 20))
+        leaked.append(bytearray(b"x") * (2 << 20))
         return os.getpid()
 
-    found = run_pipeline(mapped("leaky", leaky, memory="200m"), ROWS[:600])
-    assert len(found) == 600
-    assert len({r["m"] for r in found}) > 1
+    results = run_pipeline(mapped("leaky", leaky, memory="200m"), ROWS[:600])
+    assert len(results) == 600
+    assert len({r["m"] for r in results}) > 1
 
 
-def test_a_function_that_wants_too_much_at_once(run_in_both_modes):
+def test_a_row_that_exceeds_the_memory_limit_is_skipped(run_in_both_modes):
     def greedy(n):
         return len(bytearray(4 << 30)) if n == 5 else n
 
-    found = run_in_both_modes(mapped("greedy", greedy, memory="300m"), ROWS[:20])
-    assert sorted(r["n"] for r in found) == [n for n in range(20) if n != 5]
+    results = run_in_both_modes(mapped("greedy", greedy, memory="300m"), ROWS[:20])
+    assert sorted(r["n"] for r in results) == [n for n in range(20) if n != 5]
 
 
-def test_lists_fail_row_by_row(run_in_both_modes):
+def test_a_failing_batch_is_retried_row_by_row(run_in_both_modes):
     @eg.batch_udf("int")
     def inverse(numbers):
         return [100 // (n - 10) for n in numbers]
@@ -216,11 +214,11 @@ def test_lists_fail_row_by_row(run_in_both_modes):
     def lists(df):
         return df.select("n", inverse("n").alias("m"))
 
-    found = run_in_both_modes(lists, ROWS[:40])
-    assert sorted(r["n"] for r in found) == [n for n in range(40) if n != 10]
+    results = run_in_both_modes(lists, ROWS[:40])
+    assert sorted(r["n"] for r in results) == [n for n in range(40) if n != 10]
 
 
-def test_a_list_of_the_wrong_length_is_no_answer(run_pipeline):
+def test_a_batch_result_of_the_wrong_length_is_rejected(run_pipeline):
     @eg.batch_udf("int")
     def short(numbers):
         return numbers[1:]
@@ -232,7 +230,7 @@ def test_a_list_of_the_wrong_length_is_no_answer(run_pipeline):
     assert run_pipeline(shortened, ROWS[:5]) == []
 
 
-def test_a_function_that_cannot_be_loaded_in_a_worker(eagre_spark):
+def test_a_function_that_cannot_be_unpickled_fails_the_query(eagre_spark):
     class Broken:
         def __reduce__(self):
             return int, ("not a number",)
@@ -265,13 +263,13 @@ def loudly(df):
 
 
 def workers(folder):
-    """Workers of the processes that work in a folder."""
+    """Return the Python workers of the processes that run in a folder."""
     return [p for p in processes_of(folder) if "eagre_worker" in " ".join(p.info["cmdline"] or [])]
 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("busy", [False, True])
-def test_what_is_printed_reaches_the_log_and_no_kill_leaves_workers(
+def test_printed_output_is_logged_and_workers_end_with_the_jvm(
     cli, eagre_broker, eagre_harness, busy
 ):
     app = cli.app(APP)
@@ -288,7 +286,9 @@ def test_what_is_printed_reaches_the_log_and_no_kill_leaves_workers(
         expected = ["[loudly] printed 7", "[loudly] WARNING mine: logged 7"]
         if not busy:
             wait_until(
-                lambda: all(e in log.read_text() for e in expected), 30, "the log has no print"
+                lambda: all(e in log.read_text() for e in expected),
+                30,
+                "the log has no printed output",
             )
         jvm = next(p for p in processes_of(cli.folder) if p.name() == "java")
         jvm.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Python functions in a stream: in both modes, prompt, and with what was around them."""
+"""Python functions in a stream: both modes, latency, closures and pickling."""
 
 import functools
 import json
@@ -43,23 +43,23 @@ def test_a_function_is_a_column(run_in_both_modes):
     assert sorted(run_in_both_modes(scored, ROWS), key=key) == sorted(expected, key=key)
 
 
-def test_functions_nest_and_stand_in_every_clause(run_in_both_modes):
+def test_functions_can_be_nested_and_used_in_every_clause(run_in_both_modes):
     double = eg.udf(lambda n: n * 2, "int", name="double")
     even = eg.udf(lambda n: n % 2 == 0, "boolean", name="even")
     halves = eg.udf(lambda n: [n // 2, n - n // 2], "array<int>", name="halves")
 
     @eg.pipeline(source=source("nest-in"), sink=eg.Kafka("nest-out"))
     def nested(df):
-        kept = df.where(even("amount")).withColumn("four", double(double("amount")))
-        return kept.select("amount", "four", F.explode(halves("four")).alias("half"))
+        even_rows = df.where(even("amount")).withColumn("four", double(double("amount")))
+        return even_rows.select("amount", "four", F.explode(halves("four")).alias("half"))
 
-    found = run_in_both_modes(nested, ROWS)
-    assert sorted((r["amount"], r["four"], r["half"]) for r in found) == sorted(
+    results = run_in_both_modes(nested, ROWS)
+    assert sorted((r["amount"], r["four"], r["half"]) for r in results) == sorted(
         (n, n * 4, n * 2) for n in range(0, 30, 2) for _ in range(2)
     )
 
 
-def test_a_function_decides_the_group(run_in_both_modes):
+def test_a_function_can_be_the_grouping_key(run_in_both_modes):
     parity = eg.udf(lambda n: "odd" if n % 2 else "even", "string", name="parity")
 
     @eg.pipeline(source=source("group-in"), sink=eg.Kafka("group-out"))
@@ -72,7 +72,7 @@ def test_a_function_decides_the_group(run_in_both_modes):
     assert best == {"odd": 15, "even": 15}
 
 
-def test_a_function_of_lists_gets_what_is_there(run_in_both_modes):
+def test_a_batch_function_gets_the_available_rows(run_in_both_modes):
     @eg.batch_udf("int")
     def squares(amounts):
         assert isinstance(amounts, list)
@@ -82,11 +82,11 @@ def test_a_function_of_lists_gets_what_is_there(run_in_both_modes):
     def squared(df):
         return df.select("amount", squares("amount").alias("square"))
 
-    found = run_in_both_modes(squared, ROWS)
-    assert sorted((r["amount"], r["square"]) for r in found) == [(n, n * n) for n in range(30)]
+    results = run_in_both_modes(squared, ROWS)
+    assert sorted((r["amount"], r["square"]) for r in results) == [(n, n * n) for n in range(30)]
 
 
-def test_one_row_becomes_many_and_keeps_its_origin(run_in_both_modes):
+def test_flat_map_keeps_the_provenance(run_in_both_modes):
     def split(row):
         for i in range(row.amount % 3):
             yield {"card": row.card, "part": i}
@@ -96,26 +96,26 @@ def test_one_row_becomes_many_and_keeps_its_origin(run_in_both_modes):
         made = eg.flat_map(df, split, "card STRING, part INT")
         return made.withColumn("from_topic", F.col("_source.topic"))
 
-    found = run_in_both_modes(parts, ROWS)
-    assert len(found) == sum(n % 3 for n in range(30))
-    assert {r["from_topic"] for r in found} == {"flat-in"}
+    results = run_in_both_modes(parts, ROWS)
+    assert len(results) == sum(n % 3 for n in range(30))
+    assert {r["from_topic"] for r in results} == {"flat-in"}
 
 
-def test_a_watermark_survives_both_kinds_of_functions(eagre_spark, eagre_broker):
+def test_functions_keep_the_watermark(eagre_spark, eagre_broker):
     stream = eg.Kafka(
-        "marked", schema="card STRING, at TIMESTAMP", event_time="at", watermark="10 seconds"
+        "watermarked", schema="card STRING, at TIMESTAMP", event_time="at", watermark="10 seconds"
     ).read(eagre_spark, eagre_broker.address)
-    mark = stream.schema["at"].metadata
-    assert mark["spark.watermarkDelayMs"] == 10_000
+    metadata = stream.schema["at"].metadata
+    assert metadata["spark.watermarkDelayMs"] == 10_000
     upper = eg.udf(str.upper, "string", name="upper")
-    assert stream.withColumn("card", upper("card")).schema["at"].metadata == mark
+    assert stream.withColumn("card", upper("card")).schema["at"].metadata == metadata
     made = eg.flat_map(stream, lambda row: [row[:2]], "card STRING, at TIMESTAMP")
-    assert made.schema["at"].metadata == mark
+    assert made.schema["at"].metadata == metadata
     assert "_source" in made.columns
 
 
-def test_windows_after_a_function_let_go_of_old_state(run_pipeline, eagre_harness, tmp_path):
-    """The watermark passes the function: late rows are dropped, and old windows are evicted."""
+def test_windows_after_a_function_evict_old_state(run_pipeline, eagre_harness, tmp_path):
+    """The watermark passes through the function: late rows are dropped, old windows evicted."""
 
     @eg.pipeline(
         source=eg.Kafka(
@@ -139,8 +139,8 @@ def test_windows_after_a_function_let_go_of_old_state(run_pipeline, eagre_harnes
 
 
 @pytest.mark.parametrize("rows", [10, pytest.param(600, marks=pytest.mark.long)])
-def test_no_answer_waits_for_the_next_row(eagre_spark, eagre_broker, eagre_harness, tmp_path, rows):
-    """Each row is sent when the one before is answered."""
+def test_no_result_waits_for_the_next_row(eagre_spark, eagre_broker, eagre_harness, tmp_path, rows):
+    """Each row is sent after the result of the previous one."""
     plus = eg.udf(lambda n: n + 1, "int", name="plus")
 
     @eg.pipeline(source=eg.Kafka("slow-in", schema="n INT, sent DOUBLE"), sink=eg.Kafka("slow-out"))
@@ -176,7 +176,7 @@ def test_no_answer_waits_for_the_next_row(eagre_spark, eagre_broker, eagre_harne
         for n in range(rows):
             producer.produce("slow-in", json.dumps({"n": n, "sent": time.time()}))
             producer.flush()
-            wait_until(lambda n=n: n + 1 in waits, 30, f"row {n} was not answered")
+            wait_until(lambda n=n: n + 1 in waits, 30, f"row {n} has no result")
     finally:
         done.set()
         reader.join()
@@ -186,14 +186,14 @@ def test_no_answer_waits_for_the_next_row(eagre_spark, eagre_broker, eagre_harne
 
 
 def _send_until_answered(producer, waits):
-    """Wait until the query runs; what is sent before it reads is not its business."""
+    """Wait until the query runs; rows sent before that do not count."""
 
     def answered():
         producer.produce("slow-in", json.dumps({"n": 1000, "sent": time.time()}))
         producer.flush()
         return bool(waits)
 
-    wait_until(answered, 60, "the query never answered", interval=0.3)
+    wait_until(answered, 60, "the query returned no result", interval=0.3)
     time.sleep(1)
     waits.clear()
 
@@ -205,17 +205,17 @@ def test_a_backlog_ends_in_available_now(run_pipeline):
     def pluses(df):
         return df.select(plus("amount").alias("n"))
 
-    found = run_pipeline(pluses, ROWS, mode="available-now")
-    assert sorted(r["n"] for r in found) == list(range(1, 31))
+    results = run_pipeline(pluses, ROWS, mode="available-now")
+    assert sorted(r["n"] for r in results) == list(range(1, 31))
 
 
-def test_a_function_may_use_another_one(eagre_spark):
+def test_a_function_may_call_another(eagre_spark):
     inner = eg.udf(lambda n: n * 2, "long", name="inner")
     outer = eg.udf(lambda n: inner(n) + 1, "long", name="outer", on_error="fail")
     assert [r[0] for r in eagre_spark.range(3).select(outer("id")).collect()] == [1, 3, 5]
 
 
-def test_a_model_is_loaded_once_in_the_worker(eagre_spark):
+def test_a_model_is_loaded_once_per_worker(eagre_spark):
     @functools.cache
     def model():
         return [os.getpid()]
@@ -226,17 +226,17 @@ def test_a_model_is_loaded_once_in_the_worker(eagre_spark):
 
     counted = eg.udf(loaded, "int", on_error="fail")
     assert model() == [os.getpid()]
-    found = eagre_spark.range(0, 5, 1, 1).select(counted("id").alias("n")).collect()
-    assert [row.n for row in found] == [2, 3, 4, 5, 6]
+    results = eagre_spark.range(0, 5, 1, 1).select(counted("id").alias("n")).collect()
+    assert [row.n for row in results] == [2, 3, 4, 5, 6]
 
 
-def test_bytes_that_are_no_text_are_read_as_spark_does(eagre_spark):
+def test_invalid_utf8_is_decoded_as_spark_does(eagre_spark):
     df = eagre_spark.sql("SELECT CAST(X'61FF62' AS STRING) AS s")
-    told = eg.udf(lambda s: s, "string", on_error="fail")
-    assert df.select(told("s")).first()[0] == "a\ufffdb"
+    same = eg.udf(lambda s: s, "string", on_error="fail")
+    assert df.select(same("s")).first()[0] == "a\ufffdb"
 
 
-def test_fields_of_a_struct_that_passes_by_stay_where_they_are(eagre_spark):
+def test_unused_struct_fields_keep_their_place(eagre_spark):
     rows = [(1, (2, "three", 4.0, "five"))]
     df = eagre_spark.createDataFrame(
         rows, "a INT, s STRUCT<b: INT, c: STRING, d: DOUBLE, e: STRING>"
@@ -251,7 +251,7 @@ def test_fields_of_a_struct_that_passes_by_stay_where_they_are(eagre_spark):
         eagre_spark.conf.set(NESTED_PRUNING, "false")
 
 
-def test_some_of_many_columns_pass_by(run_in_both_modes):
+def test_unused_columns_bypass_the_worker(run_in_both_modes):
     @eg.pipeline(
         source=eg.Kafka("many-in", schema="a STRING, b BIGINT, c STRING, d DOUBLE, e STRING"),
         sink=eg.Kafka("many-out"),
@@ -263,28 +263,28 @@ def test_some_of_many_columns_pass_by(run_in_both_modes):
     assert run_in_both_modes(some, rows) == [{"a": "one", "c": "three", "e": "five", "n": 5}]
 
 
-def test_functions_of_one_step_share_a_worker(eagre_spark):
+def test_functions_of_one_stage_share_a_worker(eagre_spark):
     first = eg.udf(lambda _: os.getpid(), "int", name="first")
     second = eg.udf(lambda _: os.getpid(), "int", name="second")
     row = eagre_spark.range(1).select(first("id").alias("a"), second("id").alias("b")).first()
     assert row.a == row.b
 
 
-def test_a_column_is_named_as_people_wrote_it(eagre_spark):
+def test_the_column_name_shows_the_call(eagre_spark):
     plus = eg.udf(lambda n, m: n + m, "long", name="plus")
     assert eagre_spark.range(1).select(plus("id", F.lit(2))).columns == ["plus(id, 2)"]
 
 
-def test_what_cannot_be_sent_says_what_to_do(eagre_spark):
+def test_a_function_that_cannot_be_pickled_names_the_fix(eagre_spark):
     lock = threading.Lock()
 
     def locked(n):
         with lock:
             return n
 
-    with pytest.raises(SettingsError, match=r"FUNCTION_NOT_PICKLABLE.*locked.*lock") as told:
+    with pytest.raises(SettingsError, match=r"FUNCTION_NOT_PICKLABLE.*locked.*lock") as error:
         eagre_spark.range(1).select(eg.udf(locked, "long")("id"))
-    assert "functools.cache" in told.value.hint
+    assert "functools.cache" in error.value.hint
 
 
 @pytest.mark.parametrize(
@@ -297,18 +297,18 @@ def test_what_cannot_be_sent_says_what_to_do(eagre_spark):
         (lambda: eg.udf(lambda n: n, "int", memory="much"), "MEMORY_MALFORMED"),
     ],
 )
-def test_what_cannot_be_a_function(make, code):
+def test_invalid_functions_are_refused(make, code):
     with pytest.raises(SettingsError, match=code):
         make()
 
 
 @pytest.mark.parametrize("kind", ["nonsense", "interval year"])
-def test_a_return_type_that_cannot_be(eagre_spark, kind):
+def test_invalid_return_types_are_refused(eagre_spark, kind):
     with pytest.raises(SettingsError, match="RETURN_TYPE_UNUSABLE"):
         eg.udf(lambda n: n, kind)(F.lit(1))
 
 
-def test_the_plain_function_is_there_for_tests():
+def test_the_plain_function_can_be_called_in_tests():
     risk = eg.udf(lambda amount: amount > 10, "boolean")
     assert risk.function(11)
     assert isinstance(risk.function, types.FunctionType)

@@ -1,4 +1,4 @@
-"""What a record becomes, and what a row becomes: keys, headers, formats."""
+"""Records as rows and rows as records: keys, headers, formats."""
 
 import json
 
@@ -8,11 +8,11 @@ import eagre as eg
 from eagre.testing import Record
 
 
-def test_every_row_carries_its_origin(run_in_both_modes):
+def test_every_row_carries_its_provenance(run_in_both_modes):
     @eg.pipeline(
         source=eg.Kafka("origin-in", schema="n INT", partitions=2), sink=eg.Kafka("origin-out")
     )
-    def origin(df):
+    def provenance(df):
         source = F.col("_source")
         return df.select(
             "n",
@@ -23,11 +23,11 @@ def test_every_row_carries_its_origin(run_in_both_modes):
         )
 
     rows = [Record({"n": n}, partition=n % 2, timestamp_ms=1_700_000_000_000 + n) for n in range(6)]
-    found = sorted(run_in_both_modes(origin, rows), key=lambda row: row["n"])
-    assert [row["partition"] for row in found] == [0, 1] * 3
-    assert [row["ms"] for row in found] == [1_700_000_000_000 + n for n in range(6)]
-    assert {row["topic"] for row in found} == {"origin-in"}
-    assert found[4]["offset"] == found[0]["offset"] + 2
+    rows_read = sorted(run_in_both_modes(provenance, rows), key=lambda row: row["n"])
+    assert [row["partition"] for row in rows_read] == [0, 1] * 3
+    assert [row["ms"] for row in rows_read] == [1_700_000_000_000 + n for n in range(6)]
+    assert {row["topic"] for row in rows_read} == {"origin-in"}
+    assert rows_read[4]["offset"] == rows_read[0]["offset"] + 2
 
 
 def test_source_column_is_not_written(run_in_both_modes):
@@ -57,7 +57,7 @@ def test_key_and_headers_are_read_and_written(eagre_harness):
     assert (origin[0], origin[1].split()[0]) == ("eagre-origin", b"keyed-in/0/0")
 
 
-def test_string_and_bytes_values_pass_as_they_are(run_in_both_modes):
+def test_string_and_bytes_values_are_unchanged(run_in_both_modes):
     @eg.pipeline(
         source=eg.Kafka("text-in", format="string"), sink=eg.Kafka("text-out", format="string")
     )
@@ -86,15 +86,15 @@ def test_nulls_are_written_and_a_struct_type_is_a_schema(run_pipeline):
     assert run_pipeline(struct, [{"b": 1}]) == [{"a": None, "b": 1}]
 
 
-def test_options_that_real_time_refuses_are_left_out_there(run_in_both_modes):
+def test_options_that_real_time_rejects_are_skipped(run_in_both_modes):
     source = eg.Kafka(
         "limited-in",
         schema="n INT",
         options={"maxOffsetsPerTrigger": "5", "minPartitions": "4", "kafka.fetch.max.wait.ms": "5"},
     )
-    kept = source.on("b:1").reader_options("real-time")
-    assert "maxOffsetsPerTrigger" not in kept
-    assert kept["kafka.fetch.max.wait.ms"] == "5"
+    options = source.on("b:1").reader_options("real-time")
+    assert "maxOffsetsPerTrigger" not in options
+    assert options["kafka.fetch.max.wait.ms"] == "5"
     assert source.on("b:1").reader_options("micro-batch")["maxOffsetsPerTrigger"] == "5"
 
     @eg.pipeline(source=source, sink=eg.Kafka("limited-out"))

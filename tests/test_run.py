@@ -1,4 +1,4 @@
-"""``eagre run`` from outside: a process, its signals, its files."""
+"""``eagre run`` as a process: signals, exit codes, files."""
 
 import json
 import signal
@@ -23,34 +23,34 @@ def {name}(df):
     return df.{body}
 """
 LZ4 = 3
-"""In the attributes of a batch of records on a broker's disk."""
+"""The codec's number in a record batch on the broker's disk."""
 COUNT = 'groupBy("card").agg(F.count("*").alias("n"))'
 
 
 class Run:
-    """A run in the background, its words collected."""
+    """A run in the background; collects its output."""
 
     def __init__(self, cli, *args):
         self.process = cli.start("run", *args)
-        self.said = []
+        self.output = []
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self):
-        self.said.extend(line.rstrip() for line in self.process.stderr)
+        self.output.extend(line.rstrip() for line in self.process.stderr)
 
     def wait_for(self, word, timeout=90):
-        def heard():
-            assert self.process.poll() is None or self.has(word), "\n".join(self.said)
+        def printed():
+            assert self.process.poll() is None or self.has(word), "\n".join(self.output)
             return self.has(word)
 
-        wait_until(heard, timeout, f"never said {word!r}:\n" + "\n".join(self.said))
+        wait_until(printed, timeout, f"never printed {word!r}:\n" + "\n".join(self.output))
 
     def has(self, word):
-        return any(word in line for line in self.said)
+        return any(word in line for line in self.output)
 
     def end(self, sign=signal.SIGTERM):
         self.process.send_signal(sign)
-        wait_until(lambda: self.process.poll() is not None, 60, "\n".join(self.said))
+        wait_until(lambda: self.process.poll() is not None, 60, "\n".join(self.output))
         return self.process.returncode
 
 
@@ -63,13 +63,13 @@ def run(cli):
         return runs[-1]
 
     yield start
-    for one in runs:
-        one.process.kill()
-        one.process.wait()
-        print("\n".join(one.said))  # noqa: T201  (shown of a test that failed)
-        one.process.stdout.close()
-        one.process.stderr.close()
-        one.process.stdin.close()
+    for started in runs:
+        started.process.kill()
+        started.process.wait()
+        print("\n".join(started.output))  # noqa: T201  (shown of a test that failed)
+        started.process.stdout.close()
+        started.process.stderr.close()
+        started.process.stdin.close()
 
 
 def produce(brokers, topic, rows):
@@ -85,15 +85,15 @@ def written(brokers, topic):
     return Topics(brokers).ends([topic])[topic][0]
 
 
-def test_a_run_drains_and_goes_on_in_another_mode(cli, run, eagre_broker):
+def test_a_run_drains_and_resumes_in_another_mode(cli, run, eagre_broker):
     at = eagre_broker.address
     app = cli.app(APP.format(name="drained", body=COUNT))
     conf = "spark.sql.shuffle.partitions=3"
     first = run(app, "--brokers", at, "--every", "5 seconds", "--conf", conf)
     first.wait_for("running in real-time, epochs of 5 s")
     produce(at, "drained-in", [{"card": f"c{n % 3}", "n": n} for n in range(30)])
-    wait_until(lambda: written(at, "drained-out") >= 30, 30, "rows were not written at once")
-    assert first.end(signal.SIGINT) == 0, first.said
+    wait_until(lambda: written(at, "drained-out") >= 30, 30, "rows were not written immediately")
+    assert first.end(signal.SIGINT) == 0, first.output
     assert first.has("draining, within 5 s")
     assert first.has("drained, 30 records written")
     assert written(at, "drained-out") == 30
@@ -119,43 +119,43 @@ def test_a_run_drains_and_goes_on_in_another_mode(cli, run, eagre_broker):
 
 
 @pytest.mark.e2e
-def test_a_large_lag_is_said_and_worked_off(cli, run, eagre_broker):
+def test_a_large_lag_is_reported_and_processed(cli, run, eagre_broker):
     at = eagre_broker.address
-    Topics(at).create("behind-in", 1)
-    produce(at, "behind-in", [{"card": "c", "n": n} for n in range(50_000)])
-    app = cli.app(APP.format(name="behind", body='where("n % 2 = 0")'))
+    Topics(at).create("lagging-in", 1)
+    produce(at, "lagging-in", [{"card": "c", "n": n} for n in range(50_000)])
+    app = cli.app(APP.format(name="lagging", body='where("n % 2 = 0")'))
     late = run(app, "--brokers", at, "--from", "earliest", "--profile", "throughput")
     late.wait_for("catching up: 50,000 records are waiting in the source")
     late.wait_for("caught up: 50,000 records in")
-    wait_until(lambda: written(at, "behind-out") == 25_000, 30, "not all rows came out")
-    (log,) = eagre_broker.data.glob("**/behind-out-0/*.log")
+    wait_until(lambda: written(at, "lagging-out") == 25_000, 30, "not all rows came out")
+    (log,) = eagre_broker.data.glob("**/lagging-out-0/*.log")
     (attributes,) = struct.unpack(">21xh", log.read_bytes()[:23])
     assert attributes & 7 == LZ4, "the producer has the options of another profile"
 
 
 @pytest.mark.e2e
-def test_several_pipelines_of_a_file_run_in_processes_of_their_own(cli, run):
+def test_pipelines_of_one_file_run_in_separate_processes(cli, run):
     text = APP.format(name="left", body='where("n > 0")') + APP.format(
         name="right", body='where("n > 1")'
     )
-    both = run(cli.app(text), "--every", "5 seconds", "--checkpoint", "kept")
+    both = run(cli.app(text), "--every", "5 seconds", "--checkpoint", "checkpoints")
     both.wait_for("left: running")
     both.wait_for("right: running")
     sparks = processes_of(cli.folder, "eagre.runtime.child")
     assert len(sparks) == 2
-    address = next(line.split()[-1] for line in both.said if "starting Kafka on" in line)
+    address = next(line.split()[-1] for line in both.output if "starting Kafka on" in line)
     rows = [{"card": "c", "n": n} for n in range(3)]
     for name in ("left", "right"):
         produce(address, f"{name}-in", rows)
     wait_until(lambda: written(address, "left-out") == 2, 30, "left wrote nothing")
     wait_until(lambda: written(address, "right-out") == 1, 30, "right wrote nothing")
-    assert both.end() == 0, both.said
-    assert {path.name for path in (cli.folder / "kept").iterdir()} == {"left", "right"}
+    assert both.end() == 0, both.output
+    assert {path.name for path in (cli.folder / "checkpoints").iterdir()} == {"left", "right"}
     wait_until(lambda: not processes_of(cli.folder), 10, "a process was left behind")
 
 
 @pytest.mark.e2e
-def test_a_spark_process_that_is_killed_ends_the_run_and_drains_the_others(cli, run):
+def test_a_killed_spark_process_ends_the_run_and_drains_the_others(cli, run):
     text = APP.format(name="killed", body='where("n > 0")') + APP.format(
         name="other", body='where("n > 1")'
     )
@@ -164,7 +164,7 @@ def test_a_spark_process_that_is_killed_ends_the_run_and_drains_the_others(cli, 
     both.wait_for("other: running")
     children = processes_of(cli.folder, "eagre.runtime.child")
     min(children, key=lambda p: p.create_time()).kill()
-    assert both.process.wait(60) == 1, both.said
+    assert both.process.wait(60) == 1, both.output
     assert both.has(
         "killed: SPARK_ENDED: the Spark process of pipeline 'killed' exited unexpectedly"
     )
@@ -176,26 +176,26 @@ def test_a_spark_process_that_is_killed_ends_the_run_and_drains_the_others(cli, 
 @pytest.mark.parametrize("how", ["second signal", "kill"])
 def test_an_abrupt_end_leaves_no_process_and_no_counters(cli, run, how):
     cli.env[JVM_OPTIONS] = cli.env[JVM_OPTIONS].replace("-XX:-UsePerfData", "")
-    one = run(cli.app(APP.format(name="abrupt", body='where("n > 0")')))
-    one.wait_for("running in real-time")
+    running = run(cli.app(APP.format(name="abrupt", body='where("n > 0")')))
+    running.wait_for("running in real-time")
     jvms = {str(p.pid) for p in processes_of(cli.folder, "org.apache.spark.deploy.SparkSubmit")}
     assert jvms
     assert not jvms & {path.name for path in Path("/tmp").glob("hsperfdata_*/*")}  # noqa: S108
     if how == "kill":
-        one.process.kill()
+        running.process.kill()
     else:
-        one.process.send_signal(signal.SIGTERM)
-        one.wait_for("draining")
-        one.process.send_signal(signal.SIGTERM)
-    assert one.process.wait(20) != 0
+        running.process.send_signal(signal.SIGTERM)
+        running.wait_for("draining")
+        running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait(20) != 0
     wait_until(lambda: not processes_of(cli.folder), 20, "a process was left behind")
 
 
 @pytest.mark.e2e
-def test_ctrl_c_while_starting_ends_at_once(cli, run):
-    one = run(cli.app(APP.format(name="early", body='where("n > 0")')))
-    one.wait_for("starting Spark")
-    assert one.end(signal.SIGINT) == 130
+def test_ctrl_c_while_starting_ends_immediately(cli, run):
+    running = run(cli.app(APP.format(name="early", body='where("n > 0")')))
+    running.wait_for("starting Spark")
+    assert running.end(signal.SIGINT) == 130
     wait_until(lambda: not processes_of(cli.folder), 10, "a process was left behind")
 
 

@@ -1,4 +1,4 @@
-"""Runs in one Spark session: commits within an epoch, drains, new partitions, failures, lag."""
+"""Runs in one Spark session: mid-epoch commits, drains, new partitions, failures, lag."""
 
 import subprocess
 import sys

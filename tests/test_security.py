@@ -1,4 +1,4 @@
-"""Security as a user sets it up: certificates and logins, from a file or the environment."""
+"""TLS and authentication: certificates and logins, from a file or the environment."""
 
 import json
 import re
@@ -49,14 +49,14 @@ def app(name, on_error="dead-letter", more=""):
 
 @dataclass
 class Secured:
-    """A cluster that asks for certificates at one address and for a login at another."""
+    """A cluster that requires certificates at one address and a login at another."""
 
     broker: EmbeddedBroker
     mtls: str
     sasl: str
     authority: Authority
-    word: str
-    """The password of everything: of the user 'alice', and of the client's key."""
+    password: str
+    """The password of the user 'alice' and of the client's key."""
 
     def trust(self, authority=None):
         path = (authority or self.authority).file
@@ -67,8 +67,8 @@ class Secured:
             "security.protocol": "SSL",
             **self.trust(),
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.authority.sign("client", self.word)),
-            "ssl.key.password": self.word,
+            "ssl.keystore.location": str(self.authority.sign("client", self.password)),
+            "ssl.key.password": self.password,
         }
 
     def login(self, password=None, mechanism="PLAIN"):
@@ -77,7 +77,7 @@ class Secured:
             **self.trust(),
             "sasl.mechanism": mechanism,
             "sasl.username": "alice",
-            "sasl.password": password or self.word,
+            "sasl.password": password or self.password,
         }
 
 
@@ -88,7 +88,7 @@ def listener(name, settings):
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certificates")
-    authority, word = Authority(folder, "authority"), f"canary{secrets.token_hex(8)}"
+    authority, password = Authority(folder, "authority"), f"canary{secrets.token_hex(8)}"
     mtls, sasl = free_port(), free_port()
     login = "org.apache.kafka.common.security"
     tls = {
@@ -104,16 +104,16 @@ def secured(tmp_path_factory):
         **listener("mtls", {**tls, "ssl.client.auth": "required"}),
         **listener("login", {**tls, "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512"}),
         "listener.name.login.plain.sasl.jaas.config": f"{login}.plain.PlainLoginModule required "
-        f'user_alice="{word}";',
+        f'user_alice="{password}";',
         "listener.name.login.scram-sha-512.sasl.jaas.config": f"{login}.scram.ScramLoginModule "
         "required;",
     }
     with EmbeddedBroker(settings=settings) as broker:
         scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        alice = UserScramCredentialUpsertion("alice", scram, word.encode())
+        alice = UserScramCredentialUpsertion("alice", scram, password.encode())
         [made] = Topics(broker.address).admin.alter_user_scram_credentials([alice]).values()
         made.result(30)
-        yield Secured(broker, f"127.0.0.1:{mtls}", f"127.0.0.1:{sasl}", authority, word)
+        yield Secured(broker, f"127.0.0.1:{mtls}", f"127.0.0.1:{sasl}", authority, password)
 
 
 def written(folder, settings, name="client.properties"):
@@ -123,18 +123,22 @@ def written(folder, settings, name="client.properties"):
     return path
 
 
-def leaks(word, *folders):
-    """The files that hold the word, apart from those that must."""
-    own = {"client.properties", "server.properties"}
+def leaks(password, *folders):
+    """Return the files that contain a password, except those that must."""
+    expected = {"client.properties", "server.properties"}
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     assert len(files) > 10
-    return [path for path in files if path.name not in own and word.encode() in path.read_bytes()]
+    return [
+        path
+        for path in files
+        if path.name not in expected and password.encode() in path.read_bytes()
+    ]
 
 
-def on_command_lines(word):
+def on_command_lines(password):
     lines = [" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])]
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in lines)
-    return [line for line in lines if word in line]
+    return [line for line in lines if password in line]
 
 
 def produce(client, topic, rows):
@@ -150,8 +154,8 @@ def count(client, topic):
 
 
 @pytest.mark.e2e
-def test_certificates_from_a_file_and_no_secret_anywhere(cli, secured):
-    """A run over TLS with a client's certificate; its key is locked by a canary."""
+def test_certificates_from_a_file_leak_no_secret(cli, secured):
+    """A run over TLS with a client certificate; the password of its key is a canary."""
     config = written(cli.folder, secured.certificate())
     cli.env |= {
         "EAGRE_KAFKA_CONFIG": str(config),
@@ -163,15 +167,15 @@ def test_certificates_from_a_file_and_no_secret_anywhere(cli, secured):
     try:
         run.wait_for("running in real-time")
         produce(client, "mutual-in", ROWS)
-        wait_until(lambda: count(client, "mutual-out") == 2, 30, "rows did not come through")
+        wait_until(lambda: count(client, "mutual-out") == 2, 30, "no results were written")
         wait_until(lambda: count(client, "mutual-in.dlq") == 1, 30, "no dead letter")
-        assert on_command_lines(secured.word) == []
-        assert leaks(secured.word, cli.folder, secured.broker.data) == []
-        assert run.end() == 0, run.said
+        assert on_command_lines(secured.password) == []
+        assert leaks(secured.password, cli.folder, secured.broker.data) == []
+        assert run.end() == 0, run.output
     finally:
         run.process.kill()
         run.process.communicate()
-    said = [*run.said]
+    printed = [*run.output]
     for command in (
         ("topic", "list"),
         ("topic", "lag", "mutual"),
@@ -180,29 +184,33 @@ def test_certificates_from_a_file_and_no_secret_anywhere(cli, secured):
         ("doctor",),
     ):
         done = cli.ok(*command)
-        said += [done.stdout, done.stderr]
-    told = "\n".join(said)
-    assert f"SSL, from EAGRE_KAFKA_CONFIG={config}" in told
-    assert "a\t" in told
-    assert secured.word not in told
+        printed += [done.stdout, done.stderr]
+    text = "\n".join(printed)
+    assert f"SSL, from EAGRE_KAFKA_CONFIG={config}" in text
+    assert "a\t" in text
+    assert secured.password not in text
     log = (cli.folder / ".eagre" / "logs" / "mutual.log").read_text()
-    assert "ssl.key.password = [hidden]" in log, "Kafka's clients logged nothing: a blind test"
+    assert "ssl.key.password = [hidden]" in log, (
+        "Kafka's clients logged nothing, so the test proves nothing"
+    )
     assert "== Optimized Logical Plan ==" in log
-    found = leaks("mutual-in", cli.folder, secured.broker.data)
-    assert any(path.is_relative_to(cli.folder) for path in found), "a word that is there was missed"
-    assert leaks(secured.word, cli.folder, secured.broker.data) == []
+    files = leaks("mutual-in", cli.folder, secured.broker.data)
+    assert any(path.is_relative_to(cli.folder) for path in files), (
+        "the search misses a text that exists"
+    )
+    assert leaks(secured.password, cli.folder, secured.broker.data) == []
     assert processes_of(cli.folder) == []
 
 
 @pytest.mark.e2e
-def test_a_login_from_the_environment_and_a_query_that_fails(cli, secured):
+def test_a_login_from_the_environment_leaks_no_secret_when_a_query_fails(cli, secured):
     cli.env |= {
         "EAGRE_BROKERS": secured.sasl,
         "EAGRE_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
         "EAGRE_KAFKA_SSL_CA_LOCATION": str(secured.authority.file),
         "EAGRE_KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
         "EAGRE_KAFKA_SASL_USERNAME": "alice",
-        "EAGRE_KAFKA_SASL_PASSWORD": secured.word,
+        "EAGRE_KAFKA_SASL_PASSWORD": secured.password,
         "SPARK_LOCAL_DIRS": str(cli.folder / "scratch"),
     }
     given = "".join(f"{json.dumps(row)}\n" for row in ROWS)
@@ -214,18 +222,20 @@ def test_a_login_from_the_environment_and_a_query_that_fails(cli, secured):
     assert "QUERY_FAILED" in bad.stderr
     assert "ZeroDivisionError" in bad.stderr
     log = (cli.folder / ".eagre" / "logs" / "login.log").read_text()
-    assert "sasl.jaas.config = [hidden]" in log, "Kafka's clients logged nothing: a blind test"
+    assert "sasl.jaas.config = [hidden]" in log, (
+        "Kafka's clients logged nothing, so the test proves nothing"
+    )
     assert "StreamingQueryException" in log
-    assert secured.word not in bad.stdout + bad.stderr
-    assert leaks(secured.word, cli.folder, secured.broker.data) == []
-    wrong = cli("run", failing, EAGRE_KAFKA_SASL_PASSWORD=f"not-{secured.word}")
+    assert secured.password not in bad.stdout + bad.stderr
+    assert leaks(secured.password, cli.folder, secured.broker.data) == []
+    wrong = cli("run", failing, EAGRE_KAFKA_SASL_PASSWORD=f"not-{secured.password}")
     assert "eagre: LOGIN_REFUSED: " in wrong.stderr
     assert wrong.stderr.count("\n") == 1
-    assert secured.word not in wrong.stderr
+    assert secured.password not in wrong.stderr
 
 
 def test_rows_over_a_login(eagre_spark, secured, tmp_path, monkeypatch):
-    """The test kit, too, goes by the environment."""
+    """The test kit uses the environment as well."""
     monkeypatch.setenv("EAGRE_KAFKA_CONFIG", str(written(tmp_path, secured.login())))
 
     @eg.pipeline(source=eg.Kafka("kit-in", schema="card STRING, amount INT"), sink=eg.Kafka("kit"))
@@ -239,11 +249,11 @@ def test_rows_over_a_login(eagre_spark, secured, tmp_path, monkeypatch):
 def refusal(secured, address, settings, timeout=10):
     with pytest.raises(EagreError) as refused:
         Topics(Client(address, settings, ("client.properties",)), timeout).names()
-    assert secured.word not in str(refused.value)
+    assert secured.password not in str(refused.value)
     return refused.value
 
 
-def test_what_a_cluster_refuses_is_a_sentence_with_the_next_step(secured, tmp_path):
+def test_a_refused_connection_names_the_next_step(secured, tmp_path):
     stranger = Authority(tmp_path, "stranger")
     for mechanism in ("PLAIN", "SCRAM-SHA-512"):
         wrong = refusal(secured, secured.sasl, secured.login("guessed", mechanism))
@@ -265,25 +275,25 @@ def test_what_a_cluster_refuses_is_a_sentence_with_the_next_step(secured, tmp_pa
     assert refusal(secured, secured.mtls, locked).code == "CLIENT_SETTINGS_UNUSABLE"
 
 
-def test_the_declarations_options_reach_the_look_at_topics_too(secured, tmp_path):
+def test_declared_options_also_apply_to_the_admin_client(secured, tmp_path):
     options = {f"kafka.{name}": value for name, value in secured.login().items()}
     declared = eg.Kafka("any", options={**options, "kafka.linger.ms": "3"})
     Topics(declared.on(secured.sasl).client()).cluster_id()
-    assert secured.word not in repr(declared)
+    assert secured.password not in repr(declared)
     connector = declared.on(secured.sasl).connector_options()
     assert connector["kafka.linger.ms"] == "3"
     assert connector["kafka.enable.metrics.push"] == "false"
-    assert f'password="{secured.word}"' in connector["kafka.sasl.jaas.config"]
+    assert f'password="{secured.password}"' in connector["kafka.sasl.jaas.config"]
     assert "kafka.sasl.password" not in connector
     config = written(tmp_path, secured.certificate())
     Topics(eg.Kafka("any", config=config).on(secured.mtls).client()).cluster_id()
-    assert secured.word not in repr(eg.Kafka("any", config=config).on(secured.mtls).client())
+    assert secured.password not in repr(eg.Kafka("any", config=config).on(secured.mtls).client())
 
 
 def test_separate_files_for_key_and_certificate(secured, tmp_path, monkeypatch):
-    """As librdkafka takes them; Java is given both as text."""
-    whole = secured.authority.sign("client").read_text()
-    key, certificate = whole.split("-----BEGIN CERTIFICATE-----")
+    """librdkafka reads the files; Java gets both as text."""
+    pem = secured.authority.sign("client").read_text()
+    key, certificate = pem.split("-----BEGIN CERTIFICATE-----")
     (tmp_path / "key.pem").write_text(key)
     (tmp_path / "certificate.pem").write_text(f"-----BEGIN CERTIFICATE-----{certificate}")
     settings = {
@@ -329,7 +339,7 @@ LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
         ({"ssl.keystore.location": "key.jks", "ssl.keystore.type": "JKS"}, "KEYSTORE_NOT_PEM"),
     ],
 )
-def test_what_librdkafka_cannot_do_is_said_and_java_still_gets_it(settings, code):
+def test_settings_unsupported_by_librdkafka_are_reported_and_passed_to_java(settings, code):
     with pytest.raises(SettingsError) as refused:
         Client("b:1", settings).librdkafka()
     assert refused.value.code == code
@@ -347,7 +357,7 @@ def test_what_librdkafka_cannot_do_is_said_and_java_still_gets_it(settings, code
         ({"ssl.keystore.type": "PEM", "ssl.keystore.location": "{locked}"}, "KEY_PASSWORD_MISSING"),
     ],
 )
-def test_files_that_cannot_be_used(tmp_path, settings, code):
+def test_unusable_files_are_refused(tmp_path, settings, code):
     old, locked = tmp_path / "old.pem", tmp_path / "locked.pem"
     old.write_text("-----BEGIN RSA PRIVATE KEY-----\n")
     locked.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
@@ -358,7 +368,7 @@ def test_files_that_cannot_be_used(tmp_path, settings, code):
     assert refused.value.code == code
 
 
-def test_a_config_that_is_not_there_is_one_sentence(cli):
+def test_a_missing_config_is_reported_in_one_line(cli):
     done = cli("topic", "list", "--brokers", "b:1", EAGRE_KAFKA_CONFIG="absent.properties")
     assert done.returncode == 1
     assert re.fullmatch(
@@ -366,10 +376,10 @@ def test_a_config_that_is_not_there_is_one_sentence(cli):
     )
 
 
-def test_the_declaration_comes_before_the_environment(tmp_path, monkeypatch, secured):
-    around = written(tmp_path, {**LOGIN, "sasl.username": "around", "linger.ms": "9"}, "a")
+def test_the_declaration_overrides_the_environment(tmp_path, monkeypatch, secured):
+    environment = written(tmp_path, {**LOGIN, "sasl.username": "around", "linger.ms": "9"}, "a")
     declared = written(tmp_path, {**LOGIN, "sasl.username": "declared"}, "d")
-    monkeypatch.setenv("EAGRE_KAFKA_CONFIG", str(around))
+    monkeypatch.setenv("EAGRE_KAFKA_CONFIG", str(environment))
     monkeypatch.setenv("EAGRE_KAFKA_SASL_PASSWORD", "single")
     assert Client.to("b:1").settings == {
         **LOGIN,
@@ -385,8 +395,8 @@ def test_the_declaration_comes_before_the_environment(tmp_path, monkeypatch, sec
     assert Client.to(secured.broker.address) == Client(secured.broker.address)
 
 
-def test_a_declared_login_or_store_takes_the_place_of_the_environments(tmp_path, monkeypatch):
-    """In whichever dialect either is named; a password given apart stays."""
+def test_a_declared_login_or_store_replaces_that_of_the_environment(tmp_path, monkeypatch):
+    """In the names of Java or librdkafka; a password set separately stays."""
     monkeypatch.setenv("EAGRE_KAFKA_SASL_USERNAME", "around")
     monkeypatch.setenv("EAGRE_KAFKA_SASL_PASSWORD", "around")
     monkeypatch.setenv("EAGRE_KAFKA_SSL_CA_LOCATION", str(tmp_path))
@@ -398,26 +408,26 @@ def test_a_declared_login_or_store_takes_the_place_of_the_environments(tmp_path,
         "ssl.truststore.location": str(tmp_path / "trust.pem"),
     }
     client = Client.to("b:1", written(tmp_path, {**LOGIN, **settings}))
-    told = client.librdkafka()
-    assert (told["sasl.username"], told["sasl.password"]) == ("own", "own")
-    assert told["ssl.ca.location"] == settings["ssl.truststore.location"]
-    assert told["ssl.key.password"] == "apart"
+    resolved = client.librdkafka()
+    assert (resolved["sasl.username"], resolved["sasl.password"]) == ("own", "own")
+    assert resolved["ssl.ca.location"] == settings["ssl.truststore.location"]
+    assert resolved["ssl.key.password"] == "apart"
     assert client.java() == {**LOGIN, **settings, "ssl.key.password": "apart"}
 
 
-def test_a_login_in_javas_words_is_understood():
+def test_a_jaas_login_is_translated_for_librdkafka():
     text = 'org.apache.Module required username="a\\"b" \\\n  password="c=d";'
     from eagre.broker.properties import parse
 
     settings = {**LOGIN, **parse(f"sasl.jaas.config = {text}".replace('\\"', '\\\\"'))}
-    told = Client("b:1", settings).librdkafka()
-    assert (told["sasl.username"], told["sasl.password"]) == ('a"b', "c=d")
+    resolved = Client("b:1", settings).librdkafka()
+    assert (resolved["sasl.username"], resolved["sasl.password"]) == ('a"b', "c=d")
     assert Client("b:1", settings).java()["sasl.jaas.config"] == settings["sasl.jaas.config"]
     again = Client("b:1", {**LOGIN, "sasl.username": 'a"b', "sasl.password": "c=d"}).java()
-    assert Client("b:1", {**LOGIN, **again}).librdkafka() == told
+    assert Client("b:1", {**LOGIN, **again}).librdkafka() == resolved
 
 
-def test_a_file_with_a_secret_that_others_may_read_is_warned_of(tmp_path, caplog):
+def test_a_world_readable_file_with_a_secret_causes_a_warning(tmp_path, caplog):
     config = written(tmp_path, {"sasl.password": "secret"})
     Client.to("b:1", config)
     assert not caplog.messages

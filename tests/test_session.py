@@ -16,7 +16,7 @@ from eagre.profile import PROFILE
 
 @pytest.fixture(autouse=True)
 def archive(monkeypatch, tmp_path):
-    """No start-up archive, until a test writes one."""
+    """The path of the start-up archive; it does not exist until a test writes it."""
     path = tmp_path / "java.archive"
     monkeypatch.setattr(import_module("eagre.session"), "archive", lambda: path)
     return path
@@ -39,7 +39,7 @@ def test_the_profile_is_applied(builder):
     assert stated["spark.driver.bindAddress"] == "127.0.0.1"
 
 
-def test_a_profile_is_chosen_by_a_setting(builder, monkeypatch):
+def test_a_setting_selects_the_profile(builder, monkeypatch):
     assert options(eg.configure(builder))["spark.eagre.profile"] == "latency"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.eagre.profile=throughput pyspark-shell")
     builder._options.clear()  # noqa: SLF001  (what the first call stated)
@@ -49,7 +49,7 @@ def test_a_profile_is_chosen_by_a_setting(builder, monkeypatch):
     assert "latency or throughput" in str(caught.value.hint)
 
 
-def test_the_users_settings_win_and_are_reported_once(builder, caplog):
+def test_user_settings_override_the_profile_and_are_reported_once(builder, caplog):
     key = "spark.sql.shuffle.partitions"
     profile = next(s for s in PROFILE if s.key == key)
     with caplog.at_level(logging.WARNING, "eagre"):
@@ -62,7 +62,7 @@ def test_the_users_settings_win_and_are_reported_once(builder, caplog):
     ]
 
 
-def test_spark_defaults_conf_wins_as_well(builder, tmp_path, monkeypatch):
+def test_spark_defaults_conf_overrides_the_profile(builder, tmp_path, monkeypatch):
     (tmp_path / "spark-defaults.conf").write_text(
         "# a comment\nspark.sql.shuffle.partitions  5\nspark.ui.enabled=true\n"
         "spark.driver.extraJavaOptions  -Dlog4j.file=x -XX:+UseStringDeduplication\n"
@@ -77,26 +77,26 @@ def test_spark_defaults_conf_wins_as_well(builder, tmp_path, monkeypatch):
     )
 
 
-def test_the_heap_is_laid_out_by_the_memory_that_was_asked_for(builder):
+def test_the_heap_layout_follows_the_configured_memory(builder):
     stated = options(eg.configure(builder.config("spark.driver.memory", "3g")))
     assert "-Xms3072m -Xmn1228m" in stated["spark.driver.extraJavaOptions"]
     assert "-Xms1024m" in stated["spark.executor.extraJavaOptions"]
 
 
-def test_a_heap_of_ones_own_is_left_alone(builder):
-    own = "-Xms300m"
-    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", own)))
-    assert stated["spark.driver.extraJavaOptions"] == f"-XX:-UsePerfData {own}"
+def test_a_configured_heap_is_not_changed(builder):
+    configured = "-Xms300m"
+    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", configured)))
+    assert stated["spark.driver.extraJavaOptions"] == f"-XX:-UsePerfData {configured}"
 
 
-def test_counters_are_off_unless_they_are_asked_for(builder):
-    own = "-XX:+UsePerfData -Xms300m"
-    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", own)))
-    assert stated["spark.driver.extraJavaOptions"] == own
+def test_jvm_counters_are_off_unless_configured(builder):
+    configured = "-XX:+UsePerfData -Xms300m"
+    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", configured)))
+    assert stated["spark.driver.extraJavaOptions"] == configured
     assert stated["spark.executor.extraJavaOptions"].count("-XX:-UsePerfData") == 1
 
 
-def test_submit_arguments_win_as_well(builder, monkeypatch):
+def test_submit_arguments_override_the_profile(builder, monkeypatch):
     arguments = "--master local[5] --conf spark.sql.shuffle.partitions=7 pyspark-shell"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
     stated = options(eg.configure(builder))
@@ -104,8 +104,8 @@ def test_submit_arguments_win_as_well(builder, monkeypatch):
     assert "spark.sql.shuffle.partitions" not in stated
 
 
-def test_what_is_added_to_a_submit_argument_outdoes_it(builder, monkeypatch):
-    """PySpark starts its JVM with the builder's settings first, and these arguments behind them."""
+def test_additions_to_submit_arguments_take_effect(builder, monkeypatch):
+    """PySpark passes the builder's settings first; these arguments follow and override them."""
     arguments = (
         "--conf spark.jars=/own/mine.jar --conf spark.driver.extraJavaOptions=-Dx=y pyspark-shell"
     )
@@ -114,11 +114,11 @@ def test_what_is_added_to_a_submit_argument_outdoes_it(builder, monkeypatch):
         stated = options(eg.configure(builder))
         *words, app = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
         assert app == "pyspark-shell"
-        said = dict(word.split("=", 1) for word in words if "=" in word)
-        assert said["spark.jars"] == stated["spark.jars"]
-        assert said["spark.jars"].startswith("/own/mine.jar,")
-        assert said["spark.driver.extraJavaOptions"].endswith("-Dx=y")
-        assert said["spark.driver.extraJavaOptions"].count("-XX:+UseParallelGC") == 1
+        submitted = dict(word.split("=", 1) for word in words if "=" in word)
+        assert submitted["spark.jars"] == stated["spark.jars"]
+        assert submitted["spark.jars"].startswith("/own/mine.jar,")
+        assert submitted["spark.driver.extraJavaOptions"].endswith("-Dx=y")
+        assert submitted["spark.driver.extraJavaOptions"].count("-XX:+UseParallelGC") == 1
 
 
 def test_jars_are_appended(builder):
@@ -129,10 +129,10 @@ def test_jars_are_appended(builder):
     assert any("spark-sql-kafka" in jar for jar in jars)
 
 
-def test_an_own_collector_is_kept(builder):
-    own = "-XX:+UseZGC -Dx=y"
-    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", own)))
-    assert stated["spark.driver.extraJavaOptions"] == f"-XX:-UsePerfData {own}"
+def test_a_configured_gc_is_not_changed(builder):
+    configured = "-XX:+UseZGC -Dx=y"
+    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", configured)))
+    assert stated["spark.driver.extraJavaOptions"] == f"-XX:-UsePerfData {configured}"
 
 
 def test_a_cluster_is_not_bound_to_loopback(builder):
@@ -161,7 +161,7 @@ def test_slots_of_a_local_session(eagre_spark):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
         ("[A_CLASS] It is so. SQLSTATE: 22023;\nplan\n", "[A_CLASS] It is so.;"),
         (
@@ -180,8 +180,8 @@ def test_slots_of_a_local_session(eagre_spark):
         ),
     ],
 )
-def test_a_jvm_error_in_one_line(text, told):
-    assert gateway.reason(RuntimeError(text)) == told
+def test_a_jvm_error_is_shown_in_one_line(text, reason):
+    assert gateway.reason(RuntimeError(text)) == reason
 
 
 def test_a_session_starts_from_the_archive(builder, archive):
@@ -192,14 +192,14 @@ def test_a_session_starts_from_the_archive(builder, archive):
     assert "eagre-companion.jar" in stated["spark.driver.extraClassPath"]
 
 
-@pytest.mark.parametrize("own", ["-XX:AOTCache=/mine", "-XX:SharedArchiveFile=/mine"])
-def test_an_archive_of_ones_own_wins(builder, archive, own):
+@pytest.mark.parametrize("configured", ["-XX:AOTCache=/mine", "-XX:SharedArchiveFile=/mine"])
+def test_a_configured_archive_is_not_changed(builder, archive, configured):
     archive.touch()
-    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", own)))
+    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", configured)))
     assert str(archive) not in stated["spark.driver.extraJavaOptions"]
 
 
-def test_on_a_cluster_there_is_no_archive(builder, archive):
+def test_a_cluster_uses_no_archive(builder, archive):
     archive.touch()
     stated = options(eg.configure(builder.master("spark://127.0.0.1:7077")))
     assert str(archive) not in stated["spark.driver.extraJavaOptions"]
@@ -214,7 +214,7 @@ def test_an_archive_belongs_to_its_jars(monkeypatch, tmp_path):
     assert archives.archive() != before
 
 
-def test_functions_of_mllib_are_there_when_a_plan_names_them(eagre_spark):
+def test_mllib_functions_are_available_in_plans(eagre_spark):
     from pyspark.ml.functions import array_to_vector, vector_to_array
 
     vectors = eagre_spark.range(1).select(

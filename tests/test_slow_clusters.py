@@ -1,4 +1,4 @@
-"""Clusters that answer late: they are asked again, with more time, and not taken for gone."""
+"""Slow clusters: requests are repeated with longer timeouts before a cluster is unreachable."""
 
 import contextlib
 import socket
@@ -19,7 +19,7 @@ DELAY_SECONDS = 1.3
 
 
 class Admin:
-    """Stands for librdkafka's client: gives the answers it is told, one for each request."""
+    """A fake admin client: returns the given answers, one per request."""
 
     def __init__(self, *answers, seconds=0.0):
         self.answers = list(answers)
@@ -65,13 +65,13 @@ def topics(monkeypatch):
     return to
 
 
-def test_each_request_for_metadata_has_more_time(topics):
+def test_each_metadata_request_has_a_longer_timeout(topics):
     admin = Admin(seconds=3)
     assert topics(admin).names() == ["here"]
     assert admin.asked == [1, 2, 4]
 
 
-def test_a_cluster_that_answers_late_answers(topics):
+def test_a_late_answer_is_accepted(topics):
     assert topics(Admin(seconds=3)).answers()
     assert not topics(Admin(seconds=5)).answers()
 
@@ -83,19 +83,19 @@ UNKNOWN = KafkaError.UNKNOWN_TOPIC_OR_PART
 @pytest.mark.parametrize(
     "answers", [(None,), (TIMED_OUT, None), (KafkaError.REQUEST_TIMED_OUT, TIMED_OUT, EXISTS)]
 )
-def test_a_topic_that_was_made_after_all_is_made(topics, answers):
+def test_a_topic_created_by_a_timed_out_request_counts_as_created(topics, answers):
     admin = Admin(*answers)
     topics(admin).create("new", 1)
     assert len(admin.asked) == len(answers)
 
 
 @pytest.mark.parametrize("answers", [(EXISTS,), (TIMED_OUT, KafkaError.INVALID_PARTITIONS)])
-def test_a_topic_that_is_refused_is_not_made(topics, answers):
+def test_a_refused_topic_is_an_error(topics, answers):
     with pytest.raises(BrokerError, match="KAFKA_REFUSED: topic 'new' could not be created"):
         topics(Admin(*answers)).create("new", 1)
 
 
-def test_only_topics_that_are_left_are_deleted_again(topics):
+def test_only_remaining_topics_are_deleted_again(topics):
     admin = Admin(None, TIMED_OUT, UNKNOWN)
     topics(admin).delete(["one", "two"])
     assert admin.asked == [["one", "two"], ["two"]]
@@ -103,13 +103,13 @@ def test_only_topics_that_are_left_are_deleted_again(topics):
         topics(Admin(UNKNOWN)).delete(["two"])
 
 
-def test_a_cluster_that_never_takes_a_topic_is_named(topics):
+def test_a_cluster_that_never_creates_a_topic_is_reported(topics):
     with pytest.raises(BrokerError, match=r"BROKER_UNREACHABLE: .* 'new' could not be created"):
         topics(Admin(*[TIMED_OUT] * 1000)).create("new", 1)
 
 
 class Proxy:
-    """Passes everything on to a broker, and its answers back, each of them late."""
+    """A proxy that delays each answer of a broker."""
 
     def __init__(self):
         self.port = free_port()
@@ -138,8 +138,8 @@ class Proxy:
 
 
 @pytest.mark.e2e
-def test_topics_of_a_cluster_that_takes_seconds_for_an_answer():
-    """The broker names the proxy as its address: every request goes through it."""
+def test_topic_commands_work_on_a_cluster_that_answers_after_seconds():
+    """The broker advertises the proxy's address, so every request passes through it."""
     with contextlib.closing(Proxy()) as proxy:
         proxy.target = free_port()
         advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}

@@ -1,4 +1,4 @@
-"""The start-up archive: written in the background after a demo, and out of the next one's way."""
+"""The start-up archive: written in the background after a demo, without delaying the next."""
 
 import json
 import os
@@ -27,8 +27,8 @@ from eagre.waiting import wait_until
 
 
 @pytest.fixture
-def own_cache(monkeypatch):
-    """A cache of the test's own; its path is short, as that of a user is."""
+def separate_cache(monkeypatch):
+    """A separate cache with a short path, as users have."""
     jars = cache_dir() / "jars"
     folder = Path(tempfile.mkdtemp())
     monkeypatch.setenv("EAGRE_CACHE", str(folder))
@@ -48,7 +48,7 @@ def folders():
 
 
 def pretend(monkeypatch, script):
-    """Let a short script stand for the process that runs the pipelines."""
+    """Replace the process that runs the pipelines by a short script."""
     run = subprocess.run
 
     def other(command, **options):
@@ -75,29 +75,29 @@ def test_a_half_written_archive_is_not_published(own_cache, monkeypatch):
     assert not folders()
 
 
-def test_an_archive_that_is_not_done_in_time_is_not_published(own_cache, monkeypatch):
+def test_an_archive_that_takes_too_long_is_not_published(own_cache, monkeypatch):
     pretend(monkeypatch, f"{WRITES}; import time; time.sleep(60)")
     with pytest.raises(JvmError, match="not done within 2 s"):
         train(2)
     assert not archive().exists()
 
 
-def test_a_training_keeps_everything_in_its_folder(own_cache, monkeypatch):
+def test_a_training_writes_only_to_its_folder(own_cache, monkeypatch):
     names = "TMPDIR", "SPARK_LOCAL_DIRS", "JAVA_TOOL_OPTIONS", "EAGRE_STATE"
     monkeypatch.setenv("SPARK_LOCAL_IP", "10.9.8.7")
     script = (
         "import json, os, sys; from pathlib import Path; "
-        f"told = {{name: os.environ[name] for name in {names}}}; "
+        f"paths = {{name: os.environ[name] for name in {names}}}; "
         "assert 'SPARK_LOCAL_IP' not in os.environ; "
-        "Path(sys.argv[1]).write_text(json.dumps([os.getcwd(), told]))"
+        "Path(sys.argv[1]).write_text(json.dumps([os.getcwd(), paths]))"
     )
     pretend(monkeypatch, script)
-    folder, told = json.loads(train().read_text())
-    assert all(folder in told[name] for name in names)
+    folder, paths = json.loads(train().read_text())
+    assert all(folder in paths[name] for name in names)
     assert Path(folder).parent == archive().parent
 
 
-def test_folders_of_killed_trainings_are_swept(own_cache, monkeypatch):
+def test_folders_of_killed_trainings_are_removed(own_cache, monkeypatch):
     killed = subprocess.run([sys.executable, "-c", KILLED], check=False, capture_output=True)
     assert killed.returncode == -9, killed.stderr
     assert folders()
@@ -118,8 +118,8 @@ train()
 """
 
 
-def test_several_at_once_tidy_up_without_failing(own_cache):
-    """All remove the same old archives, and each of them may be gone at any moment."""
+def test_concurrent_cleanups_do_not_fail(own_cache):
+    """All remove the same old archives, which may disappear at any moment."""
     failures = []
 
     def tidy():
@@ -140,8 +140,8 @@ def test_several_at_once_tidy_up_without_failing(own_cache):
     assert len(list(archive().parent.glob("*.archive"))) == startup_training.KEPT
 
 
-def test_no_second_training_is_started_beside_one(own_cache):
-    """A note that names a process that lives is left alone, by others as by the next start."""
+def test_only_one_training_runs_at_a_time(own_cache):
+    """The pid file of a running process is not removed, neither by others nor by the next start."""
     note = archive().parent / "training.json"
     mine = json.dumps({"pid": os.getpid(), "born": registry.born(os.getpid())})
     note.write_text(mine)
@@ -149,7 +149,7 @@ def test_no_second_training_is_started_beside_one(own_cache):
     assert note.read_text() == mine
     assert not training(own_cache)
     startup_training.forget(os.getpid() + 1)
-    assert note.exists(), "another's note was removed"
+    assert note.exists(), "the pid file of another process was removed"
     startup_training.forget(os.getpid())
     assert not note.exists()
 
@@ -157,18 +157,18 @@ def test_no_second_training_is_started_beside_one(own_cache):
 @pytest.mark.e2e
 @pytest.mark.parametrize("begun", [False, True])
 def test_training_in_the_background_can_be_stopped(own_cache, begun):
-    """At once, or when its broker writes into its folder."""
+    """Immediately, or after its broker has started."""
     assert not stop_background_training()
     train_in_background()
     [process] = wait_until(lambda: training(own_cache)[:1], 30, "nothing was started")
-    wait_until(lambda: process.nice() == 19, 30, "it has the priority of other work")
-    wait_until(folders, 30, "it did not begin")
+    wait_until(lambda: process.nice() == 19, 30, "it has normal priority")
+    wait_until(folders, 30, "it did not start")
     if begun:
         wait_until(lambda: list(own_cache.rglob("meta.properties")), 120, "no broker")
     assert stop_background_training()
-    assert not folders(), "its folder is left behind"
-    wait_until(lambda: not training(own_cache), 30, "it goes on")
-    wait_until(lambda: not processes_of(own_cache), 30, "something that it started goes on")
+    assert not folders(), "its folder was not removed"
+    wait_until(lambda: not training(own_cache), 30, "it still runs")
+    wait_until(lambda: not processes_of(own_cache), 30, "a child process still runs")
     assert not stop_background_training()
     assert not archive().exists()
 
@@ -184,7 +184,7 @@ def test_training_in_the_background_writes_the_archive(own_cache, monkeypatch):
     assert registry.running() == [], "its broker is registered like any other"
     wait_until(lambda: archive().exists() or not training(own_cache), 300, "no archive", interval=1)
     assert archive().exists(), log.read_text()
-    wait_until(lambda: not processes_of(own_cache), 60, "something that it started goes on")
+    wait_until(lambda: not processes_of(own_cache), 60, "a child process still runs")
     assert not folders()
     assert not list(elsewhere.iterdir())
     assert not state_dir().exists()

@@ -1,4 +1,4 @@
-"""Style and types, beside the other tests: they fill the moments in which those wait."""
+"""Style and types, run as tests so that they use idle time of the others."""
 
 import subprocess
 import sys

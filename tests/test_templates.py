@@ -1,4 +1,4 @@
-"""What each use case has to be for the demo, and how the demo counts; without Spark."""
+"""Use cases and the demo's measurements, without Spark."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def load(use_case, seconds=5.0):
 
 
 @pytest.mark.parametrize("use_case", use_cases())
-def test_the_demo_finds_what_it_needs(use_case):
+def test_every_use_case_has_the_files_of_the_demo(use_case):
     name, results = measured(folder(use_case) / "app.py")
     what = load(use_case)
     assert name
@@ -41,8 +41,8 @@ def test_the_demo_finds_what_it_needs(use_case):
 
 
 @pytest.mark.parametrize("use_case", projects())
-def test_a_generator_is_as_bad_as_life(use_case):
-    """Skew, disorder, repeats and records that cannot be read."""
+def test_generated_events_are_realistic(use_case):
+    """Skew, disorder, duplicates and unparsable records."""
     pairs = list(
         islice(runpy.run_path(str(folder(use_case) / "generate.py"))["events"](Random(1)), 20_000)
     )
@@ -54,7 +54,7 @@ def test_a_generator_is_as_bad_as_life(use_case):
 
 
 @pytest.mark.parametrize("use_case", projects())
-def test_a_picture_shows_every_topic_and_asks_for_nothing_from_outside(use_case):
+def test_a_diagram_shows_every_topic_and_loads_nothing_from_outside(use_case):
     place = folder(use_case)
     assert "](pipeline.svg)" in (place / "README.md").read_text()
     picture = (place / "pipeline.svg").read_text()
@@ -68,8 +68,8 @@ def test_a_picture_shows_every_topic_and_asks_for_nothing_from_outside(use_case)
     assert len(picture.encode()) < 8192
 
 
-def test_the_leaderboard_is_asked_for_every_play():
-    """A play of the measured time is judged by those before it."""
+def test_the_leaderboard_expects_a_result_for_every_play():
+    """A measured play is judged by the plays before it."""
     what = load("leaderboard", 80.0)
     at = [what.due_us(n) for n in (0, 10_000, 20_000)]
     early, late = what.source.expected(what, at[0], at[1]), what.source.expected(what, at[1], at[2])
@@ -78,7 +78,7 @@ def test_the_leaderboard_is_asked_for_every_play():
 
 
 class Result:
-    """A result as Kafka's client gives it."""
+    """A result as Kafka's consumer returns it."""
 
     def __init__(self, value, origin=None):
         self._value, self._origin = value, origin
@@ -90,7 +90,7 @@ class Result:
         return [("other", b"x"), ("eagre-origin", self._origin)] if self._origin else None
 
 
-def test_an_event_is_answered_by_all_its_results():
+def test_an_event_is_complete_with_all_its_results():
     what = load("leaderboard", 20.0)
     until = what.due_us(3000)
     measurement = Measurement(what, "boards", {0: 0}, what.due_us(2000), until, source_begin=7)
@@ -113,7 +113,7 @@ def test_an_event_is_answered_by_all_its_results():
     assert verdict["p50_ms"] == pytest.approx(9, rel=0.01)
 
 
-def test_what_is_lost_is_told():
+def test_lost_results_are_reported():
     what = load("payments", 1.0)
     measurement = Measurement(
         what, "scores", {0: 0}, what.begin_us, what.due_us(100), source_begin=0

@@ -1,4 +1,4 @@
-"""Trials on a slow machine: probes, tables and late results, without a system under test."""
+"""Trials on slow machines: probes, tables and late results, without a system under test."""
 
 import time
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ NONE = "TOPIC = 'in'\ndef events(random):\n    return ()\n"
 
 
 class Producer:
-    """Keeps what it is given; ``stuck`` records never leave it."""
+    """A fake producer that stores its records; ``stuck`` ones are never sent."""
 
     def __init__(self, stuck=0):
         self.sent = []
@@ -51,18 +51,18 @@ def probe(folder, text):
 
 
 def test_probes_do_not_run_out(tmp_path, producers):
-    one = probe(tmp_path, FEW)
+    probing = probe(tmp_path, FEW)
     for _ in range(5):
-        one.send()
+        probing.send()
     assert [key for _, key, _ in producers[0].sent] == ["a", "b", "a", "b", "a"]
 
 
-def test_events_that_there_are_none_of_are_named(tmp_path, producers):
+def test_a_missing_kind_of_event_is_reported(tmp_path, producers):
     with pytest.raises(TrialError, match=r"EVENTS_EMPTY: .*events\.py gives no events"):
         probe(tmp_path, NONE).send()
 
 
-def test_rows_of_tables_that_are_not_taken_are_told(tmp_path, monkeypatch):
+def test_undelivered_table_rows_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(load, "FLUSH_SECONDS", 0.1)
     monkeypatch.setattr(waiting, "machine_slowness", lambda: 1.0)
     monkeypatch.setattr("confluent_kafka.Producer", lambda _: Producer(stuck=3))
@@ -74,7 +74,7 @@ def test_rows_of_tables_that_are_not_taken_are_told(tmp_path, monkeypatch):
 
 
 class LateResult:
-    """Stands for a consumer: the only result comes after a while."""
+    """A fake consumer whose only result arrives late."""
 
     def __init__(self, seconds):
         self._due = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Limits that grow with a slow machine: a wait, and the start of a broker."""
+"""Timeouts that grow on slow machines: waiting, and the start of a broker."""
 
 import itertools
 import time
@@ -18,23 +18,23 @@ def test_a_slow_machine_gets_more_time(monkeypatch):
     assert wait_until(lambda: time.monotonic() - began > 0.3 and next(asked) >= 0, 0.1, "never")
 
 
-def test_a_usual_machine_gets_the_time_it_was_given(monkeypatch):
+def test_a_typical_machine_gets_the_given_time(monkeypatch):
     measured = []
     monkeypatch.setattr(waiting, "machine_slowness", lambda: measured.append(1) or 1.0)
     with pytest.raises(TimeoutError, match="it did not come"):
         wait_until(lambda: False, 0.1, "it did not come")
     assert measured == [1]
     assert wait_until(lambda: "at once", 0.1, "never") == "at once"
-    assert measured == [1], "the speed is measured only when the time is over"
+    assert measured == [1], "the speed is only measured after the timeout"
 
 
-def test_what_will_not_come_is_not_waited_for_any_longer(monkeypatch):
+def test_a_wait_that_cannot_succeed_is_not_extended(monkeypatch):
     monkeypatch.setattr(waiting, "machine_slowness", lambda: 1e9)
-    with pytest.raises(TimeoutError, match="nobody is there"):
-        wait_until(lambda: False, 0.1, "nobody is there", patient=lambda: False)
+    with pytest.raises(TimeoutError, match="never true"):
+        wait_until(lambda: False, 0.1, "never true", patient=lambda: False)
 
 
-def test_a_broker_on_a_starved_machine_is_waited_for_with_a_message(monkeypatch):
+def test_waiting_for_a_slow_broker_prints_a_message(monkeypatch):
     monkeypatch.setattr(server, "START_SECONDS", 0.1)
     monkeypatch.setattr(server, "REMIND_SECONDS", 0.2)
     monkeypatch.setattr(waiting, "machine_slowness", lambda: 3000.0)
@@ -44,7 +44,7 @@ def test_a_broker_on_a_starved_machine_is_waited_for_with_a_message(monkeypatch)
     assert any("still starting after 0.2 s" in line for line in said), said
 
 
-def test_a_broker_that_never_answers_is_given_up_and_leaves_nothing(monkeypatch):
+def test_a_broker_that_never_answers_is_removed(monkeypatch):
     monkeypatch.setattr(server, "START_SECONDS", 0.1)
     monkeypatch.setattr(waiting, "machine_slowness", lambda: 1.0)
     monkeypatch.setattr(server.Topics, "answers", lambda _: False)
@@ -57,7 +57,7 @@ def test_a_broker_that_never_answers_is_given_up_and_leaves_nothing(monkeypatch)
 
 
 class Clock:
-    """Stands for ``time``: each look takes a little, and a sleep may take longer than it should."""
+    """A fake ``time``: each reading takes a little, and sleeps may take too long."""
 
     def __init__(self, looks, oversleeps):
         self.now = 0.0
@@ -75,7 +75,7 @@ class Clock:
 @pytest.mark.parametrize(
     ("looks", "oversleeps", "slowness"), [(0.012, 0, 1), (0.036, 0, 3), (0.012, 0.0048, 5)]
 )
-def test_a_cpu_quota_that_is_used_up_counts(monkeypatch, looks, oversleeps, slowness):
-    """The additions are quick, and the process stands still in between."""
+def test_an_exhausted_cpu_quota_counts_as_slowness(monkeypatch, looks, oversleeps, slowness):
+    """The additions are quick, but the process is paused in between."""
     monkeypatch.setattr(waiting, "time", Clock(looks, oversleeps))
     assert waiting.machine_slowness() == pytest.approx(slowness)

@@ -1,4 +1,4 @@
-"""The wheel as a stranger meets it: a new environment, an empty folder, the pages' own commands."""
+"""The wheel for a new user: a new environment, an empty folder, the commands of the docs."""
 
 import os
 import re
@@ -24,7 +24,7 @@ BLOCK = re.compile(r"(?:^`(\w+\.py)`:\n+)?^```(\w*)\n(.*?)^```$", re.MULTILINE |
 
 
 def blocks(page):
-    """The code blocks of a page in order: the file each is, if it is one, language, text."""
+    """Return the code blocks of a page in order: file name (or empty), language, text."""
     return BLOCK.findall((ROOT / "docs" / "tutorials" / page).read_text())
 
 
@@ -35,7 +35,7 @@ def typed(text):
 
 @dataclass
 class Command:
-    """A command line in a shell; what it printed is in two files."""
+    """A command line in a shell; its output is in two files."""
 
     line: str
     log: Path
@@ -46,29 +46,29 @@ class Command:
         return (self.log / "stdout").read_text()
 
     @property
-    def told(self):
-        """Everything so far, for a test that fails."""
+    def output(self):
+        """The command and its output so far, for messages."""
         return f"$ {self.line}\n{self.printed}\n{(self.log / 'stderr').read_text()}"
 
     def wait_for(self, words):
-        def heard():
+        def printed_words():
             ended = self.process.poll() is not None
-            assert not ended or words in self.told, f"ended before {words!r}:\n{self.told}"
-            return words in self.told
+            assert not ended or words in self.output, f"ended before {words!r}:\n{self.output}"
+            return words in self.output
 
         try:
-            wait_until(heard, PATIENCE, words)
+            wait_until(printed_words, PATIENCE, words)
         except TimeoutError:
-            pytest.fail(f"never said {words!r}:\n{self.told}")
+            pytest.fail(f"never printed {words!r}:\n{self.output}")
 
     def ended(self):
-        """Wait for the end, which must be a good one."""
+        """Wait for the end, with exit code 0."""
         try:
             code = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
-            pytest.fail(f"not done within {PATIENCE} s:\n{self.told}")
-        assert code == 0, f"exit code {code}:\n{self.told}"
+            pytest.fail(f"not done within {PATIENCE} s:\n{self.output}")
+        assert code == 0, f"exit code {code}:\n{self.output}"
         return self.printed
 
     def kill(self):
@@ -130,18 +130,18 @@ def build(source, target, *kinds):
 
 
 def outside():
-    """This environment without a trace of the repository's virtual environment or settings."""
+    """Return this environment without the repository's virtual environment and settings."""
     ours = ("EAGRE_", "PYTHON", "PYTEST_", "PYSPARK_", "SPARK_", "VIRTUAL_ENV", "MAKE")
     env = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
     base = Path(sys.base_prefix) / "bin"
-    own = Path(sys.executable).parent
-    others = [part for part in env["PATH"].split(os.pathsep) if part != str(own)]
+    binaries = Path(sys.executable).parent
+    others = [part for part in env["PATH"].split(os.pathsep) if part != str(binaries)]
     return {**env, "PATH": os.pathsep.join([str(base), *others])}
 
 
 @pytest.fixture(scope="module")
 def installed(built, tmp_path_factory):
-    """The environment that tutorials/install.md makes of the wheel, as variables for a shell."""
+    """The environment that tutorials/install.md creates, as variables for a shell."""
     folder = tmp_path_factory.mktemp("installed")
     shutil.copy(built[0], folder)
     env = {**outside(), "XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))}
@@ -149,14 +149,14 @@ def installed(built, tmp_path_factory):
     first = typed(next(text for _, language, text in blocks("install.md") if language == "console"))
     assert first[-2:] == [f"pip install {built[0].name}", "eagre doctor"]
     printed = shell.run("\n".join([*first, "pip check"]))
-    found = [line.split()[0] for line in printed.splitlines() if re.match("ok|FAIL", line)]
-    assert set(found) == {"ok"}, printed
+    checks = [line.split()[0] for line in printed.splitlines() if re.match("ok|FAIL", line)]
+    assert set(checks) == {"ok"}, printed
     return {**env, "PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{env['PATH']}"}
 
 
 @pytest.fixture
 def shell(installed, tmp_path):
-    """A shell in an empty folder; what it leaves running is ended."""
+    """A shell in an empty folder; ends the commands that still run."""
     folder = tmp_path / "empty"
     folder.mkdir()
     shell = Shell(folder, installed)
@@ -173,9 +173,9 @@ def shell(installed, tmp_path):
 
 
 class Walk:
-    """Does what tutorials/first-pipeline.md says, command by command, with two terminals.
+    """Follows tutorials/first-pipeline.md, command by command, with two terminals.
 
-    A run goes on in the first terminal until the page starts the next one.
+    A run continues in the first terminal until the page starts the next one.
     """
 
     def __init__(self, shell):
@@ -227,7 +227,7 @@ class Walk:
             self.arrived(1 if named else len(self.modes), named)
 
     def arrived(self, count, named=""):
-        """Wait for so many results, all alike."""
+        """Wait for so many identical results."""
         read = re.sub(r"-n 1\b", f"-n {count}", self.read)
         lines = self.shell.run(read + named).splitlines()
         assert len(lines) == count
@@ -241,7 +241,7 @@ class Walk:
             self.running = None
 
 
-def test_a_stranger_walks_through_the_first_pipeline(shell):
+def test_the_first_pipeline_tutorial_works_with_the_wheel(shell):
     walk = Walk(shell)
     for name, language, text in blocks("first-pipeline.md"):
         if name:
@@ -258,11 +258,11 @@ def test_a_stranger_walks_through_the_first_pipeline(shell):
     assert "2 passed" in tested.printed
 
 
-def test_a_project_passes_its_tests_with_what_it_states(shell):
+def test_a_project_passes_its_tests_with_its_stated_dependencies(shell):
     shell.run("eagre init leaderboard proj")
-    told = shell.started[-1].told
+    text = shell.started[-1].output
     for step in ('pip install -e ".[test]"', "make test"):
-        assert step in told
+        assert step in text
         printed = shell.run(f"cd proj && {step}")
     assert re.search(r"\d+ passed", printed), printed
 
@@ -276,6 +276,6 @@ def test_the_source_distribution_builds_the_same_wheel(built, tmp_path):
 
 
 def contents(wheel):
-    """Each file with the checksum of its bytes."""
+    """Return each file with its checksum."""
     with zipfile.ZipFile(wheel) as archive:
         return {entry.filename: entry.CRC for entry in archive.infolist()}

@@ -19,13 +19,13 @@ UNLOCKED_SECONDS = 24 * 3600
 """How old a folder without a lock must be to be abandoned: earlier releases made such folders."""
 
 
-def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
+def write_atomically(path: Path, text: str, *, durable: bool = False) -> None:
     """Write a file atomically: write a temporary file, then rename it.
 
     >>> from pathlib import Path
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_whole(Path(folder) / "deep" / "a.json", "{}")
+    ...     write_atomically(Path(folder) / "deep" / "a.json", "{}")
     ...     [file.name for file in (Path(folder) / "deep").iterdir()]
     ['a.json']
 
@@ -45,6 +45,9 @@ def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
             file.flush()
             os.fsync(file.fileno())
     part.replace(path)
+
+
+write_whole = write_atomically  # the earlier name, still used by runtime/ and delivery/
 
 
 class TemporaryFolder:

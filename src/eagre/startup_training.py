@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagre.broker.registry import born, same_process
 from eagre.errors import JvmError
-from eagre.files import TemporaryFolder, alone, write_whole
+from eagre.files import TemporaryFolder, alone, write_atomically
 from eagre.jvm import archive, class_path, find_java
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def train_in_background() -> Path:
     with alone(_note()):
         if _noted() is None:
             started = _start(log)
-            write_whole(_note(), json.dumps({"pid": started, "born": born(started)}))
+            write_atomically(_note(), json.dumps({"pid": started, "born": born(started)}))
     return log
 
 

@@ -152,7 +152,7 @@ def _around(config: Path | str | None) -> list[tuple[list[str], dict[str, str]]]
 
 
 def _read(config: Path | str) -> dict[str, str]:
-    """Read the settings for security of a properties file; its others are left aside.
+    """Read the security settings of a properties file; others are ignored.
 
     Raises:
         SettingsError: The file cannot be read.

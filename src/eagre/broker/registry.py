@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from eagre.config import LOOPBACK, state_dir
 from eagre.errors import BrokerError
-from eagre.files import write_whole
+from eagre.files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +86,7 @@ def living(folder: Path, read: Callable[[Path], Entry | None]) -> list[Entry]:
 
 def register(broker: RunningBroker) -> None:
     """Write the broker's file."""
-    write_whole(_file(broker.port), json.dumps(asdict(broker)))
+    write_atomically(_file(broker.port), json.dumps(asdict(broker)))
 
 
 def forget(port: int) -> None:

@@ -21,7 +21,7 @@ from eagre.commit.delivery_log import DeliveryLog
 from eagre.commit.mid_epoch_commit import MidEpochCommit, newest, numbered
 from eagre.config import state_dir
 from eagre.errors import CheckpointError
-from eagre.files import write_whole
+from eagre.files import write_atomically
 
 if TYPE_CHECKING:
     from eagre.broker.topics import Offsets
@@ -172,9 +172,9 @@ class Checkpoint:
             delivery_log.add_snapshot(commit.batch - 1, commit.ends)
         before = self.path / "offsets" / str(commit.batch - 1)
         if commit.batch and not before.exists():  # Spark reads the last two
-            write_whole(before, commit.offsets, durable=True)
+            write_atomically(before, commit.offsets, durable=True)
         for log, entry in (("offsets", commit.offsets), ("commits", commit.commit)):
-            write_whole(self.path / log / str(commit.batch), entry, durable=True)
+            write_atomically(self.path / log / str(commit.batch), entry, durable=True)
 
     def unfinished(self) -> list[Path]:
         """List the files of a first commit that was interrupted by a kill.
@@ -304,7 +304,7 @@ class Checkpoint:
                 )
 
     def _write(self, binding: Binding) -> None:
-        write_whole(self.path / BINDING, json.dumps(asdict(binding), indent=2), durable=True)
+        write_atomically(self.path / BINDING, json.dumps(asdict(binding), indent=2), durable=True)
 
     def last_commit(self) -> int:
         """Return the last committed batch or epoch; -1 if none."""

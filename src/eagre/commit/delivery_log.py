@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from eagre.broker.topics import offsets_of
 from eagre.errors import CheckpointError
-from eagre.files import write_whole
+from eagre.files import write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,4 +124,4 @@ class DeliveryLog:
             "incarnation": self.incarnation,
             "marks": [asdict(snapshot) for snapshot in self.snapshots],
         }
-        write_whole(self.path, json.dumps(entries), durable=True)
+        write_atomically(self.path, json.dumps(entries), durable=True)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker.topics import offsets_of
-from eagre.files import write_whole
+from eagre.files import write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ class MidEpochCommit:
         """Write the commit into a checkpoint, and delete the oldest one."""
         last = newest(checkpoint)
         number = int(last.name) + 1 if last else 0
-        write_whole(
+        write_atomically(
             checkpoint / MID_EPOCH_COMMITS / str(number), json.dumps(asdict(self)), durable=True
         )
         for folder in (MID_EPOCH_COMMITS, FOLDER_BEFORE_0_3):

@@ -99,7 +99,7 @@ def _of(view: View) -> Iterable[tuple[str, str, dict[str, str], float]]:
     if status.written is not None:
         yield "eagre_sink_records_total", "", labels, status.written
     yield from _latency(view, labels)
-    yield from _vitals(status.vitals, labels)
+    yield from _jvm(status.vitals, labels)
     yield from _epoch(status.epochs[-1] if status.epochs else None, labels)
     yield from _slo(view.burn(), labels)
 
@@ -121,20 +121,20 @@ def _latency(
     yield "eagre_latency_skipped_total", "", labels, total["skipped"]
 
 
-def _vitals(
-    vitals: dict[str, Any], labels: dict[str, str]
+def _jvm(
+    metrics: dict[str, Any], labels: dict[str, str]
 ) -> Iterable[tuple[str, str, dict[str, str], float]]:
-    if not vitals:
+    if not metrics:
         return
-    for at, lag in vitals["lag"].items():
+    for at, lag in metrics["lag"].items():
         yield "eagre_source_lag_records", "", {**labels, **_partition(at)}, lag
-    for at, (records, waited, _) in vitals["waits"].items():
+    for at, (records, waited, _) in metrics["waits"].items():
         labels = {**labels, **_partition(at)}
         yield "eagre_source_records_total", "", labels, records
         yield "eagre_source_wait_seconds_total", "", labels, waited / 1000
-    yield "eagre_gc_pauses_total", "", labels, vitals["pauses"]
-    yield "eagre_gc_pause_seconds_total", "", labels, vitals["paused_ms"] / 1000
-    yield "eagre_heap_used_bytes", "", labels, vitals["heap_mb"] << 20
+    yield "eagre_gc_pauses_total", "", labels, metrics["pauses"]
+    yield "eagre_gc_pause_seconds_total", "", labels, metrics["paused_ms"] / 1000
+    yield "eagre_heap_used_bytes", "", labels, metrics["heap_mb"] << 20
 
 
 def _partition(at: str) -> dict[str, str]:

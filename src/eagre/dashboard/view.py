@@ -47,7 +47,7 @@ class View:
         self._sampler: ResultSampler | None = None
         self._sampler_problem = ""
         self._uncounted = False
-        self._vitals: Json = {}
+        self._last_metrics: Json = {}
         self._written: int | None = None
         self._at = 0.0
         self._last_waits: Json = {}
@@ -158,11 +158,11 @@ class View:
         if status.written is not None and self._written is not None and self._at:
             figures["out"] = round(max(0, status.written - self._written) / passed, 1)
         figures |= self._pauses() | self._waited(passed)
-        self._written, self._at, self._vitals = status.written, at, status.vitals
+        self._written, self._at, self._last_metrics = status.written, at, status.vitals
         return figures
 
     def _pauses(self) -> Json:
-        now, before = self.status.vitals, self._vitals
+        now, before = self.status.vitals, self._last_metrics
         if not now or not before or now["pauses"] < before["pauses"]:
             return {}
         longest = now["longest_pause_ms"] if now["pauses"] > before["pauses"] else 0

@@ -199,19 +199,19 @@ class Run:
             elif self.schedule and (watchdog.grown or self.schedule.epoch_too_long):
                 self._close(query)
                 return True
-            vitals = self._vitals()
-            lags = {gateway.parse_partition(name): lag for name, lag in vitals.lag.items()}
+            metrics = self._jvm_metrics()
+            lags = {gateway.parse_partition(name): lag for name, lag in metrics.lag.items()}
             progress = query.lastProgress
             lag = self._lag(progress, lags)
             written = self._written(progress.batchId if progress else -1)
             self._report(query, progress)
             epochs = self._epochs_done(progress)
-            jvm = {**asdict(vitals), "at": time.time()}
+            jvm = {**asdict(metrics), "at": time.time()}
             late = gateway.row_counts(self.spark).get(f"{self.pipeline.name}/late", 0)
             self.parent.tell(
                 "status", lag=lag, written=written, epochs=epochs, late=late, vitals=jvm
             )
-            watchdog.observe(written, vitals.consumed, lags, unreachable=self._unreachable)
+            watchdog.observe(written, metrics.consumed, lags, unreachable=self._unreachable)
             if catching_up and lag is not None and lag < LARGE_LAG:
                 catching_up = False
                 self.parent.say(self._caught_up(backlog))
@@ -259,14 +259,14 @@ class Run:
         seconds = time.monotonic() - self.started
         return f"caught up: {backlog:,} records in {seconds:.1f} s ({backlog / seconds:,.0f}/s)"
 
-    def _vitals(self) -> gateway.Vitals:
+    def _jvm_metrics(self) -> gateway.JvmMetrics:
         """Read the metrics of the JVM, with only the consumers of the sources."""
-        vitals = gateway.vitals(self.spark)
+        metrics = gateway.jvm_metrics(self.spark)
         sources = self.resolved.sources
         lag = {
-            at: lag for at, lag in vitals.lag.items() if gateway.parse_partition(at)[0] in sources
+            at: lag for at, lag in metrics.lag.items() if gateway.parse_partition(at)[0] in sources
         }
-        return replace(vitals, lag=lag)
+        return replace(metrics, lag=lag)
 
     def _report(self, query: StreamingQuery, progress: StreamingQueryProgress | None) -> None:
         """Report the epochs that ended, and once the stages of the plan."""

@@ -155,8 +155,8 @@ export function epochs(view) {
 
 export function state(view) {
   const last = view.status.epochs[view.status.epochs.length - 1];
-  const vitals = view.status.vitals;
-  const heap = vitals.heap_mb === undefined ? [] : [h("p", { class: "foot" }, `JVM: ${count(vitals.heap_mb)} MB of heap in use, ${count(vitals.pauses)} GC pauses, ${ms(vitals.paused_ms)} in total.`)];
+  const jvm = view.status.vitals;
+  const heap = jvm.heap_mb === undefined ? [] : [h("p", { class: "foot" }, `JVM: ${count(jvm.heap_mb)} MB of heap in use, ${count(jvm.pauses)} GC pauses, ${ms(jvm.paused_ms)} in total.`)];
   if (!last) { fill("state", head("State"), quiet("Available after the first epoch."), ...heap); return; }
   const s = last.state;
   if (!s.operators) { fill("state", head("State"), quiet("This pipeline has no state."), ...heap); return; }

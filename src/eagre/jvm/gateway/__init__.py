@@ -14,12 +14,12 @@ from eagre.jvm.gateway.delivery import (
 from eagre.jvm.gateway.failures import jvm_gone, library_folders, reason
 from eagre.jvm.gateway.handshake import companion, missing_members
 from eagre.jvm.gateway.metrics import (
-    Vitals,
+    JvmMetrics,
+    jvm_metrics,
     parse_partition,
     row_counts,
     suspects,
     upserted,
-    vitals,
 )
 from eagre.jvm.gateway.plans import (
     accepted,
@@ -50,10 +50,10 @@ from eagre.jvm.gateway.queries import (
 from eagre.jvm.gateway.session import settings, slots
 
 __all__ = [
+    "JvmMetrics",
     "MidEpochCommits",
     "Part",
     "RunningQuery",
-    "Vitals",
     "accepted",
     "cache_plans",
     "companion",
@@ -65,6 +65,7 @@ __all__ = [
     "has_run",
     "identity_column",
     "jvm_gone",
+    "jvm_metrics",
     "library_folders",
     "lock",
     "missing_members",
@@ -90,7 +91,6 @@ __all__ = [
     "upserted",
     "upserts",
     "uses_processing_time",
-    "vitals",
     "warm_up_planner",
     "warm_workers",
     "with_provenance",

@@ -37,7 +37,7 @@ def suspects(spark: SparkSession, pipeline: str | None = None) -> list[tuple[str
 
 
 @dataclass(frozen=True)
-class Vitals:
+class JvmMetrics:
     """The current metrics of a JVM.
 
     Attributes:
@@ -61,9 +61,9 @@ class Vitals:
     waits: dict[str, list[int]]
 
 
-def vitals(spark: SparkSession) -> Vitals:
+def jvm_metrics(spark: SparkSession) -> JvmMetrics:
     """Return the metrics of the session's JVM, in one call."""
-    return Vitals(**json.loads(companion(spark, "metrics.JvmMetrics").report()))
+    return JvmMetrics(**json.loads(companion(spark, "metrics.JvmMetrics").report()))
 
 
 def parse_partition(name: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""The page's meter against the benchmark's: two measurements of one run, with a delay injected."""
+"""The dashboard's meter against the benchmark's: both measure one run with an injected delay."""
 
 import sys
 
@@ -27,15 +27,16 @@ while True:
         if not record.error():
             waiting.append((record.timestamp()[1] + float(delay_ms), record))
     while waiting and waiting[0][0] <= time.time() * 1000:
-        _, one = waiting.popleft()
-        place = f"{one.topic()}/{one.partition()}/{one.offset()} {one.timestamp()[1]}"
-        producer.produce(sink, one.value(), one.key(), headers={"eagre-origin": place.encode()})
+        _, record = waiting.popleft()
+        place = f"{record.topic()}/{record.partition()}/{record.offset()} {record.timestamp()[1]}"
+        headers = {"eagre-origin": place.encode()}
+        producer.produce(sink, record.value(), record.key(), headers=headers)
     producer.poll(0)
 """
 
 
-class Kept(Meter):
-    """Remembers, so that only the load counts, and not what was sent to see the system start."""
+class RecordingMeter(Meter):
+    """A meter that stores its results, so that probes before the load can be excluded."""
 
     def __init__(self):
         super().__init__()
@@ -55,21 +56,23 @@ class Kept(Meter):
 
 @pytest.mark.long
 @pytest.mark.parametrize("delay_ms", [20, 80])
-def test_with_a_delay_both_meters_agree(eagre_broker, tmp_path, delay_ms):
-    """Each has a reader of its own, which the machine may hold up: one of three runs must agree."""
+def test_both_meters_agree_on_a_delayed_stream(eagre_broker, tmp_path, delay_ms):
+    """Each has its own consumer, which the machine may delay: one of three runs must agree."""
     for attempt in range(3):
-        own, told = both(eagre_broker.address, tmp_path / str(attempt), delay_ms, attempt)
-        assert (told["lost"], told["wrong"]) == (0, 0)
-        assert own["records"] == pytest.approx(told["records"], rel=0.01)
-        assert own["p50_ms"] >= delay_ms
-        seen = {p: (own[p], told[p]) for p in ("p50_ms", "p99_ms")}
-        if all(mine == pytest.approx(other, rel=0.10) for mine, other in seen.values()):
+        dashboard, benchmark = both(
+            eagre_broker.address, tmp_path / str(attempt), delay_ms, attempt
+        )
+        assert (benchmark["lost"], benchmark["wrong"]) == (0, 0)
+        assert dashboard["records"] == pytest.approx(benchmark["records"], rel=0.01)
+        assert dashboard["p50_ms"] >= delay_ms
+        seen = {p: (dashboard[p], benchmark[p]) for p in ("p50_ms", "p99_ms")}
+        if all(ours == pytest.approx(theirs, rel=0.10) for ours, theirs in seen.values()):
             return
-    pytest.fail(f"they do not agree: {seen}")
+    pytest.fail(f"the meters do not agree: {seen}")
 
 
 def both(brokers, place, delay_ms, attempt):
-    """What the meter of the page and what the benchmark says of the same results."""
+    """Return the figures of the dashboard's meter and of the benchmark for the same results."""
     place.mkdir()
     source, sink = (f"agree-{end}-{delay_ms}-{attempt}" for end in ("in", "out"))
     topics = Topics(Client.to(brokers))
@@ -78,11 +81,11 @@ def both(brokers, place, delay_ms, attempt):
     script = place / "forwarder.py"
     script.write_text(FORWARDER)
     command = Command([sys.executable, str(script), brokers, source, sink, str(delay_ms)])
-    meter = Kept()
-    tap = ResultSampler(topics.client_settings, {sink: 1}, [source], meter)
+    meter = RecordingMeter()
+    sampler = ResultSampler(topics.client_settings, {sink: 1}, [source], meter)
     try:
         trial = Trial("eagre_bench.workloads:field", source, sink, 400, 0, 6, forwards=True)
-        told = trial.run(brokers, starter(command, place, place / "log"), lambda _: None)
+        figures = trial.run(brokers, starter(command, place, place / "log"), lambda _: None)
     finally:
-        tap.close()
-    return meter.since(told["from_us"]), told
+        sampler.close()
+    return meter.since(figures["from_us"]), figures

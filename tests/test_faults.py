@@ -1,4 +1,4 @@
-"""Disk full, broken state, a clock that steps, retention that overtakes: told, and repaired."""
+"""Faults: a full disk, broken state, a clock that steps back, retention before reading."""
 
 import json
 import shutil
@@ -34,9 +34,9 @@ def rows(first, last):
 
 
 def counts(harness, topic):
-    found = harness.records(topic, {0: 0})
-    told = [json.loads(record.value()) for record in found]
-    return sorted((row["card"], row["count"]) for row in told)
+    records = harness.records(topic, {0: 0})
+    values = [json.loads(record.value()) for record in records]
+    return sorted((row["card"], row["count"]) for row in values)
 
 
 def expected(number):
@@ -45,13 +45,13 @@ def expected(number):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of 16 MB of its own."""
+    """A separate file system of 16 MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount, umount = shutil.which("mount"), shutil.which("umount")
     options = ("-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder))
     if not mount or subprocess.run([mount, *options], check=False).returncode:
-        pytest.skip("a small disk can be mounted by root alone")
+        pytest.skip("only root can mount a small file system")
     yield folder
     subprocess.run([umount, "--lazy", str(folder)], check=True)
 
@@ -63,27 +63,27 @@ def fill(path):
 
 
 @pytest.mark.e2e
-def test_a_full_disk_is_told_and_nothing_is_lost(cli, run, small_disk, eagre_harness):  # noqa: F811
+def test_a_full_disk_is_reported_and_nothing_is_lost(cli, run, small_disk, eagre_harness):  # noqa: F811
     at = eagre_harness.brokers
     app = cli.app(ONCE.format(name="full"))
     place = ("--checkpoint", small_disk / "c", "--from", "earliest")
-    one = run(app, "--brokers", at, "--every", "5 seconds", *place)
-    one.wait_for("running in real-time")
+    running = run(app, "--brokers", at, "--every", "5 seconds", *place)
+    running.wait_for("running in real-time")
     produce(at, "full-in", rows(0, 30))
-    wait_until(lambda: written(at, "full-out") >= 30, 60, "nothing came out")
+    wait_until(lambda: written(at, "full-out") >= 30, 60, "no results were written")
     filler = small_disk / "filler"
     fill(filler)
     produce(at, "full-in", rows(30, 60))
-    one.wait_for("DISK_FULL", 60)
+    running.wait_for("DISK_FULL", 60)
     filler.unlink()
     produce(at, "full-in", rows(60, 90))
-    wait_until(lambda: written(at, "full-out") >= 90, 90, "it did not go on")
-    assert one.end() == 0, one.said
+    wait_until(lambda: written(at, "full-out") >= 90, 90, "the run did not continue")
+    assert running.end() == 0, running.output
     assert counts(eagre_harness, "full-out") == expected(90)
 
 
 @pytest.mark.e2e
-def test_broken_state_is_told_and_a_copy_repairs_it(cli, eagre_broker, eagre_harness):
+def test_broken_state_is_reported_and_a_backup_repairs_it(cli, eagre_broker, eagre_harness):
     at = eagre_broker.address
     args = (cli.app(ONCE.format(name="broken")), "--brokers", at, "--mode", "available-now")
     Topics(at).create("broken-in", 1)
@@ -107,8 +107,8 @@ def test_broken_state_is_told_and_a_copy_repairs_it(cli, eagre_broker, eagre_har
     assert counts(eagre_harness, "broken-out") == [(f"c{n}", c) for n in range(3) for c in (10, 20)]
 
 
-def test_a_clock_that_steps_back_lengthens_no_epoch(eagre_spark):
-    """Spark's epochs in real time end by this clock; the machine's is played by one of Spark's."""
+def test_a_clock_that_steps_back_does_not_lengthen_an_epoch(eagre_spark):
+    """Real-time epochs end by this clock. A manual clock of Spark stands in for the machine's."""
     jvm = eagre_spark._jvm  # noqa: SLF001
     machine = jvm.org.apache.spark.util.ManualClock(10_000_000)
     steady = jvm.dev.eagre.spark.SteadyClock(machine)
@@ -124,7 +124,7 @@ def test_a_clock_that_steps_back_lengthens_no_epoch(eagre_spark):
     assert used.getClass().getName() == "dev.eagre.spark.SteadyClock"
 
 
-def test_retention_that_overtakes_is_told(eagre_broker):
+def test_records_deleted_before_they_are_read_are_reported(eagre_broker):
     topics = Topics(eagre_broker.address)
     topics.create("overtaken", 1)
     producer = Producer({"bootstrap.servers": eagre_broker.address})
@@ -133,7 +133,7 @@ def test_retention_that_overtakes_is_told(eagre_broker):
     producer.flush()
     [deleted] = topics.admin.delete_records([TopicPartition("overtaken", 0, 80)]).values()
     deleted.result(10)
-    one = topics.describe(["overtaken"])["overtaken"]
-    dog = Watchdog(topics, {"overtaken": (one.id, 1)}, lambda *_, **__: None)
+    topic = topics.describe(["overtaken"])["overtaken"]
+    watchdog = Watchdog(topics, {"overtaken": (topic.id, 1)}, lambda *_, **__: None)
     with pytest.raises(PipelineFailed, match=r"RETENTION_OVERTOOK.* 30 records are lost"):
-        dog.observe(0, 50, {("overtaken", 0): 50})
+        watchdog.observe(0, 50, {("overtaken", 0): 50})

@@ -1,4 +1,4 @@
-"""What a run that died may have left in the output, written in its name."""
+"""Writes that a dead run may have left in the output, imitated."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ LATE = 20
 
 
 def write_late(brokers: str, pipeline: str, pick: random.Random) -> None:
-    """Write again what a dead run wrote: as if a paused broker had let it through."""
+    """Write results of a dead run again, as if a paused broker had delayed them."""
     topic = f"chaos-{pipeline}"
-    found = records(brokers, topic)
-    names = [name.split() for _, _, headers, _ in found for key, name in headers if key == "eagre"]
+    written = records(brokers, topic)
+    names = [
+        name.split() for _, _, headers, _ in written for key, name in headers if key == "eagre"
+    ]
     newest = max(int(name[1]) for name in names)
-    old = [r for r in found for k, v in r[2] if k == "eagre" and int(v.split()[1]) < newest]
+    old = [r for r in written for k, v in r[2] if k == "eagre" and int(v.split()[1]) < newest]
     producer = Producer({"bootstrap.servers": brokers})
     for partition, _, headers, value in pick.sample(old, min(LATE, len(old))):
         producer.produce(topic, value, partition=partition, headers=headers)
     producer.flush(30)
 
 
-def leave_a_hole(brokers: str, pipeline: str) -> None:
-    """Write what one partition of the output lacks, and not what the others lack.
+def leave_a_gap(brokers: str, pipeline: str) -> None:
+    """Write the missing results of one partition only.
 
-    So a run leaves it that dies when the broker has taken a batch for one partition, and a batch
-    for another, with rows from before and between, is still on its way.
+    A run leaves this state when it dies after the broker has accepted a batch for one partition,
+    while a batch for another, with earlier rows, is still in flight.
     """
     topic = f"chaos-{pipeline}"
     homes, delivered, newest = {}, set(), ("", 0)

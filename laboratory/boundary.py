@@ -1,7 +1,7 @@
-"""The end of an epoch, phase by phase: where the time goes in which no row is processed.
+"""The epoch boundary, phase by phase: the time in which no row is processed.
 
-Spark's own log tells when each phase begins, to the millisecond. ``make boundary`` runs a count and
-a sum per key, as it is and with settings taken back, in turn, and prints the phases.
+Spark's log shows when each phase ends, to the millisecond. ``make boundary`` runs a count and
+a sum per key, with and without a setting, in turn, and prints the phases.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ PHASES = {
     "tasks end, state is committed": "DAGScheduler Job ",
     "offset log": "Committed offsets for batch",
     "commit log, progress": "Streaming query made progress",
-    "the source's newest offsets": "Delay offset logging",
-    "planning, and the job's making": "DAGScheduler Got job ",
+    "newest offsets of the source": "Delay offset logging",
+    "planning and job creation": "DAGScheduler Got job ",
     "tasks start": "Creating Kafka reader",
     "consumer seeks and fetches": "Kafka source record timestamp type",
 }
-"""Each with what Spark logs at its end."""
+"""Each phase with the text that Spark logs at its end."""
 LOG = """status = error
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -53,20 +53,20 @@ logger.kafka.name = org.apache.spark.sql.kafka010
 logger.kafka.level = info
 """
 FILES = next(setting for setting in PROFILE if setting.key.endswith("checkpointFileManagerClass"))
-WITHOUT = {"as it is": {}, "Hadoop's checkpoint files": {FILES.key: str(FILES.without)}}
+WITHOUT = {"profile": {}, "Hadoop's checkpoint files": {FILES.key: str(FILES.without)}}
 
 Times = list[int]
 
 
 class Logged(Eagre):
-    """Eagre, with what Spark logs of the ends of epochs in a file."""
+    """Eagre, with Spark's log of epoch boundaries in a file."""
 
     def __init__(self, path: Path, overrides: dict[str, str]) -> None:
         super().__init__(overrides)
         self._path = path
 
     def command(self, job: Job) -> Command:
-        """The same, with a log of its own."""
+        """Return the usual command with a separate log."""
         file = self._path.with_suffix(".properties")
         file.write_text(LOG.format(path=self._path))
         usual = super().command(job)
@@ -75,40 +75,40 @@ class Logged(Eagre):
 
 
 def boundaries(lines: Iterable[str]) -> Iterator[Times]:
-    """Find each end of an epoch that is whole, and when its phases ended.
+    """Yield each complete epoch boundary: the times at which its phases ended.
 
-    >>> lines = [f"{10**12 + 5 * at} {mark} 7" for at, mark in enumerate(PHASES.values())]
-    >>> [[at - found[0] for at in found] for found in boundaries(lines)]
+    >>> lines = [f"{10**12 + 5 * at} {text} 7" for at, text in enumerate(PHASES.values())]
+    >>> [[at - times[0] for at in times] for times in boundaries(lines)]
     [[0, 5, 10, 15, 20, 25, 30, 35]]
     """
-    marks = list(PHASES.values())
-    found: Times = []
+    texts = list(PHASES.values())
+    times: Times = []
     for line in lines:
-        told = re.match(r"(\d{13}) (.*)", line)
-        if not told:
+        entry = re.match(r"(\d{13}) (.*)", line)
+        if not entry:
             continue
-        if marks[0] in told[2]:
-            found = [int(told[1])]
-        elif found and marks[len(found)] in told[2]:
-            found.append(int(told[1]))
-            if len(found) == len(marks):
-                yield found
-                found = []
+        if texts[0] in entry[2]:
+            times = [int(entry[1])]
+        elif times and texts[len(times)] in entry[2]:
+            times.append(int(entry[1]))
+            if len(times) == len(texts):
+                yield times
+                times = []
 
 
-def phases(found: list[Times]) -> dict[str, float]:
-    """The median of each phase, and of their sum, in milliseconds."""
+def phases(measured: list[Times]) -> dict[str, float]:
+    """Return the median of each phase and of the total, in milliseconds."""
     names = list(PHASES)
-    told = {
-        name: statistics.median(times[at] - times[at - 1] for times in found)
+    medians = {
+        name: statistics.median(times[at] - times[at - 1] for times in measured)
         for at, name in enumerate(names)
         if at
     }
-    return {**told, "in all": statistics.median(times[-1] - times[0] for times in found)}
+    return {**medians, "total": statistics.median(times[-1] - times[0] for times in measured)}
 
 
 def run(rounds: int) -> dict[str, dict[str, float]]:
-    """Run each variant in each round, and give its phases."""
+    """Run each variant in each round, and return its phases."""
     seen: dict[str, list[Times]] = {name: [] for name in WITHOUT}
     chosen = OPTIONS.applied("count")
     with (
@@ -122,15 +122,15 @@ def run(rounds: int) -> dict[str, dict[str, float]]:
                 sys.stderr.write(f"round {number + 1}: {name}: {figures.get('gaps_ms')}\n")
                 with log.open() as lines:
                     seen[name] += boundaries(lines)
-    return {name: phases(found) for name, found in seen.items()}
+    return {name: phases(times) for name, times in seen.items()}
 
 
 def main() -> None:
     """Measure, and print the table of ``docs/internals/boundary.md``."""
-    told = run(int(sys.argv[1]) if len(sys.argv) > 1 else 2)
-    sys.stdout.write(f"| phase | {' | '.join(told)} |\n|---|{'---|' * len(told)}\n")
-    for phase in next(iter(told.values())):
-        figures = " | ".join(f"{of[phase]:.0f}" for of in told.values())
+    medians = run(int(sys.argv[1]) if len(sys.argv) > 1 else 2)
+    sys.stdout.write(f"| phase | {' | '.join(medians)} |\n|---|{'---|' * len(medians)}\n")
+    for phase in next(iter(medians.values())):
+        figures = " | ".join(f"{of[phase]:.0f}" for of in medians.values())
         sys.stdout.write(f"| {phase} | {figures} |\n")
 
 

@@ -1,4 +1,4 @@
-"""The page's server without Spark: who may ask, what machines get, the meter, the causes."""
+"""The dashboard's server without Spark: access, probes and metrics, the meter, the causes."""
 
 import gc
 import http.client
@@ -38,48 +38,48 @@ def run_of(**changes):
 
 
 ABOUT = {
-    "sources": [{"topic": "page-in", "partitions": 2}],
-    "letters": ["page-in.dlq"],
-    "sink": {"kind": "kafka", "name": "page-out", "topics": ["page-out"]},
+    "sources": [{"topic": "metered-in", "partitions": 2}],
+    "letters": ["metered-in.dlq"],
+    "sink": {"kind": "kafka", "name": "metered-out", "topics": ["metered-out"]},
     "clusters": {"source": {"brokers": "127.0.0.1:1"}, "sink": {"brokers": "127.0.0.1:1"}},
     "delivery": "at-least-once",
     "slots": 64,
     "settings": {},
     "slo": "p99 < 100ms",
 }
-VITALS = {
+JVM_METRICS = {
     "pauses": 2,
     "paused_ms": 30,
     "longest_pause_ms": 20,
     "heap_mb": 100,
-    "lag": {"page-in/0": 3, "page-in/1": 0},
+    "lag": {"metered-in/0": 3, "metered-in/1": 0},
     "consumed": 10,
-    "waits": {"page-in/0": [10, 25, 4]},
+    "waits": {"metered-in/0": [10, 25, 4]},
     "at": 1.0,
 }
 
 
 @pytest.fixture(scope="module")
-def page():
+def dashboard():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EAGRE_DASHBOARD_TOKEN", TOKEN)
-        dashboard = Dashboard(shown=lambda: [run_of(about={}, vitals=VITALS)])
-    with dashboard:
-        yield dashboard
+        started = Dashboard(shown=lambda: [run_of(about={}, vitals=JVM_METRICS)])
+    with started:
+        yield started
 
 
-def port_of(page):
-    return int(page.url.rsplit(":", 1)[1].strip("/"))
+def port_of(dashboard):
+    return int(dashboard.url.rsplit(":", 1)[1].strip("/"))
 
 
-def ask(page, path, method="GET", **headers):
-    """One request as it is written, with nothing that a client adds by itself."""
-    port = port_of(page)
+def ask(dashboard, path, method="GET", **headers):
+    """Send one request exactly as given, without the headers that a client adds."""
+    port = port_of(dashboard)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
     for name, value in {"Host": f"127.0.0.1:{port}", **headers}.items():
-        for one in [value] if isinstance(value, str) else value:
-            connection.putheader(name, one)
+        for line in [value] if isinstance(value, str) else value:
+            connection.putheader(name, line)
     connection.endheaders()
     answer = connection.getresponse()
     answer.body = answer.read() if "event-stream" not in str(answer.headers) else b""
@@ -95,22 +95,22 @@ EVERYTHING = [*ASSETS, "/api/state", "/api/events", "/api/records?topic=x", "/me
 
 
 @pytest.mark.parametrize("path", EVERYTHING)
-def test_nothing_is_told_without_the_token(page, path):
-    assert ask(page, path).status == 401
-    assert ask(page, path, **bearer("wrong")).status == 401
-    assert ask(page, path, **bearer(TOKEN[:-1])).status == 401
-    assert ask(page, path, **bearer(TOKEN + "x")).status == 401
-    assert ask(page, path, Cookie=f"eagre_{port_of(page)}=wrong").status == 401
-    assert ask(page, path + ("&" if "?" in path else "?") + "token=wrong").status == 401
-    assert TOKEN.encode() not in ask(page, path).body
+def test_every_request_needs_the_token(dashboard, path):
+    assert ask(dashboard, path).status == 401
+    assert ask(dashboard, path, **bearer("wrong")).status == 401
+    assert ask(dashboard, path, **bearer(TOKEN[:-1])).status == 401
+    assert ask(dashboard, path, **bearer(TOKEN + "x")).status == 401
+    assert ask(dashboard, path, Cookie=f"eagre_{port_of(dashboard)}=wrong").status == 401
+    assert ask(dashboard, path + ("&" if "?" in path else "?") + "token=wrong").status == 401
+    assert TOKEN.encode() not in ask(dashboard, path).body
 
 
-def test_the_address_lets_a_browser_in_and_forgets_the_token(page):
-    answer = ask(page, "/?token=" + TOKEN)
+def test_the_address_sets_a_cookie_and_drops_the_token(dashboard):
+    answer = ask(dashboard, "/?token=" + TOKEN)
     assert (answer.status, answer.headers["Location"]) == (303, "/")
     cookie = answer.headers["Set-Cookie"]
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
-    inside = ask(page, "/", Cookie=cookie.split(";")[0])
+    inside = ask(dashboard, "/", Cookie=cookie.split(";")[0])
     assert inside.status == 200
     assert TOKEN.encode() not in inside.body
 
@@ -126,40 +126,43 @@ def test_the_address_lets_a_browser_in_and_forgets_the_token(page):
         "127.0.0.1:{port}.evil",
     ],
 )
-def test_another_name_for_this_machine_is_a_rebinding_attack(page, host):
-    told = host.format(port=port_of(page))
-    assert ask(page, "/api/state", Host=told, **bearer()).status == 421
-    assert ask(page, "/healthz", Host=told).status == 421
+def test_an_unknown_host_name_is_refused_as_dns_rebinding(dashboard, host):
+    name = host.format(port=port_of(dashboard))
+    assert ask(dashboard, "/api/state", Host=name, **bearer()).status == 421
+    assert ask(dashboard, "/healthz", Host=name).status == 421
 
 
-def test_two_hosts_are_none(page):
-    own = f"127.0.0.1:{port_of(page)}"
-    assert ask(page, "/api/state", Host=[own, "evil.example"], **bearer()).status == 421
-    assert ask(page, "/api/state", Host=f"localhost:{port_of(page)}", **bearer()).status == 200
+def test_two_host_headers_are_refused(dashboard):
+    host = f"127.0.0.1:{port_of(dashboard)}"
+    assert ask(dashboard, "/api/state", Host=[host, "evil.example"], **bearer()).status == 421
+    assert (
+        ask(dashboard, "/api/state", Host=f"localhost:{port_of(dashboard)}", **bearer()).status
+        == 200
+    )
 
 
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"]
 )
-def test_pages_of_other_origins_are_refused_even_with_the_cookie(page, origin):
-    cookie = f"eagre_{port_of(page)}={TOKEN}"
-    told = origin.format(port=port_of(page))
-    assert ask(page, "/api/state", Origin=told, Cookie=cookie).status == 403
-    own = f"http://127.0.0.1:{port_of(page)}"
-    assert ask(page, "/api/state", Origin=own, Cookie=cookie).status == 200
+def test_requests_from_other_origins_are_refused_even_with_the_cookie(dashboard, origin):
+    cookie = f"eagre_{port_of(dashboard)}={TOKEN}"
+    foreign = origin.format(port=port_of(dashboard))
+    assert ask(dashboard, "/api/state", Origin=foreign, Cookie=cookie).status == 403
+    same = f"http://127.0.0.1:{port_of(dashboard)}"
+    assert ask(dashboard, "/api/state", Origin=same, Cookie=cookie).status == 200
 
 
 @pytest.mark.parametrize(
     "method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "FOO"]
 )
-def test_only_get_and_head_do_anything(page, method):
+def test_only_get_and_head_are_allowed(dashboard, method):
     for path in ("/api/state", "/healthz"):
-        assert ask(page, path, method).status == 401
-        assert ask(page, path, method, **bearer()).status == 405
+        assert ask(dashboard, path, method).status == 401
+        assert ask(dashboard, path, method, **bearer()).status == 405
 
 
-def test_head_has_no_body(page):
-    answer = ask(page, "/api/state", "HEAD", **bearer())
+def test_head_has_no_body(dashboard):
+    answer = ask(dashboard, "/api/state", "HEAD", **bearer())
     assert (answer.status, answer.body) == (200, b"")
 
 
@@ -170,19 +173,19 @@ def test_head_has_no_body(page):
         "/static/../board.py",
         "/%2e%2e/board.py",
         "//etc/passwd",
-        "/page.css/../../board.py",
+        "/dashboard.css/../../board.py",
         "/board.py",
     ],
 )
-def test_files_beside_the_page_are_not_served(page, path):
-    answer = ask(page, path, **bearer())
+def test_other_files_are_not_served(dashboard, path):
+    answer = ask(dashboard, path, **bearer())
     assert answer.status == 404
     assert b"import" not in answer.body
 
 
 @pytest.mark.parametrize("path", [*ASSETS, "/api/state", "/metrics", "/healthz", "/none"])
-def test_every_answer_forbids_what_it_can(page, path):
-    headers = ask(page, path, **bearer()).headers
+def test_every_response_has_security_headers(dashboard, path):
+    headers = ask(dashboard, path, **bearer()).headers
     policy = headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none';")
     assert "unsafe" not in policy
@@ -194,38 +197,38 @@ def test_every_answer_forbids_what_it_can(page, path):
     assert "Access-Control-Allow-Origin" not in headers
 
 
-def test_the_page_names_no_outside_address():
+def test_the_dashboard_loads_nothing_from_outside():
     for name, _ in ASSETS.values():
         text = (files("eagre.dashboard") / "static" / name).read_text()
-        found = set(re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"')]*", text))
-        assert found <= {"http://www.w3.org/2000/svg"}, name
+        addresses = set(re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"')]*", text))
+        assert addresses <= {"http://www.w3.org/2000/svg"}, name
         assert "innerHTML" not in text
 
 
-def test_it_listens_on_loopback_only(page):
+def test_it_listens_on_loopback_only(dashboard):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))
         outside = probe.getsockname()[0]
     if outside.startswith("127."):
         pytest.skip("this machine has no other address")
     with pytest.raises(OSError, match="refused"):
-        socket.create_connection((outside, port_of(page)), 2)
+        socket.create_connection((outside, port_of(dashboard)), 2)
 
 
-def test_too_many_connections_do_not_shut_others_out_for_good(page):
+def test_the_server_recovers_from_too_many_connections(dashboard):
     held = [
-        socket.create_connection(("127.0.0.1", port_of(page)), 5)
+        socket.create_connection(("127.0.0.1", port_of(dashboard)), 5)
         for _ in range(MOST_CONNECTIONS + 10)
     ]
-    wait_until(lambda: _closed(held[-1]), 5, "a connection too many was kept")
-    for one in held:
-        one.close()
-    wait_until(lambda: _status(page) == 200, 10, "it never answered again")
+    wait_until(lambda: _closed(held[-1]), 5, "a connection above the limit stayed open")
+    for connection in held:
+        connection.close()
+    wait_until(lambda: _status(dashboard) == 200, 10, "it never answered again")
 
 
-def _status(page):
+def _status(dashboard):
     try:
-        return ask(page, "/healthz").status
+        return ask(dashboard, "/healthz").status
     except (OSError, http.client.HTTPException):
         return 0
 
@@ -247,27 +250,27 @@ def test_a_short_token_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])  # noqa: S104
-def test_every_address_at_once_is_refused(host):
+def test_listening_on_all_addresses_is_refused(host):
     with pytest.raises(SettingsError, match="PAGE_HOST"):
         Dashboard(host=host)
 
 
-def test_a_port_in_use_is_named(page):
+def test_a_port_in_use_is_named(dashboard):
     with pytest.raises(SettingsError, match="PAGE_PORT"):
-        Dashboard(port_of(page))
+        Dashboard(port_of(dashboard))
 
 
-def test_topics_that_no_pipeline_has_are_not_read(page):
-    answer = ask(page, "/api/records?topic=__consumer_offsets", **bearer())
+def test_topics_of_no_pipeline_are_not_read(dashboard):
+    answer = ask(dashboard, "/api/records?topic=__consumer_offsets", **bearer())
     assert answer.status == 404
     assert json.loads(answer.body)["code"] == "TOPIC_NOT_SHOWN"
 
 
 def served(status, path):
-    with Dashboard(shown=lambda: [status]) as page:
-        wait_until(lambda: page.views, 5, "nothing is followed")
-        token = page.address.split("token=")[1]
-        return ask(page, path, **bearer(token))
+    with Dashboard(shown=lambda: [status]) as dashboard:
+        wait_until(lambda: dashboard.views, 5, "no pipeline is followed")
+        token = dashboard.address.split("token=")[1]
+        return ask(dashboard, path, **bearer(token))
 
 
 @pytest.mark.parametrize(
@@ -296,27 +299,27 @@ def test_probes_have_reasons(changes, path, code, reason):
     for name, value in changes.items():
         setattr(run.pipelines["score"], name, value)
     answer = served(run, path)
-    told = json.loads(answer.body)
-    assert (answer.status, told["ok"]) == (code, code == 200)
-    assert reason in " ".join(told["reasons"])
+    body = json.loads(answer.body)
+    assert (answer.status, body["ok"]) == (code, code == 200)
+    assert reason in " ".join(body["reasons"])
 
 
-def test_without_a_pipeline_it_is_not_ready():
-    with Dashboard(shown=list) as page:
-        assert json.loads(ask(page, "/readyz").body)["reasons"] == ["no pipeline is running"]
+def test_without_a_pipeline_the_dashboard_is_not_ready():
+    with Dashboard(shown=list) as dashboard:
+        assert json.loads(ask(dashboard, "/readyz").body)["reasons"] == ["no pipeline is running"]
 
 
 LINE = re.compile(r'([a-z_:]+)\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\} (-?[0-9.e+-]+|NaN|\+Inf)')
 
 
-def test_metrics_are_what_prometheus_reads():
+def test_metrics_are_in_the_prometheus_format():
     epoch = {
         "batch": 3,
         "ended": 1.0,
         "phases": {"addBatch": 900, "walCommit": 5},
         "state": {"operators": 1, "keys": 7, "memory_bytes": 10, "disk_bytes": 20},
     }
-    run = run_of(vitals=VITALS, epochs=[epoch], about={"slo": ""}, written=5, lag=3)
+    run = run_of(vitals=JVM_METRICS, epochs=[epoch], about={"slo": ""}, written=5, lag=3)
     run.pipelines["score"].about = {}
     run.app = 'a "quoted"\\name'
     body = served(run, "/metrics").body.decode()
@@ -329,52 +332,54 @@ def test_metrics_are_what_prometheus_reads():
         assert kinds[family] != "counter" or name.endswith("_total")
         assert float(value) >= 0
         assert "score" in labels or "version" in labels
-    own = 'pipeline="score",mode="real-time",pid="4711"'
-    assert f'eagre_source_lag_records{{{own},topic="page-in",partition="0"}} 3' in body
+    score = 'pipeline="score",mode="real-time",pid="4711"'
+    assert f'eagre_source_lag_records{{{score},topic="metered-in",partition="0"}} 3' in body
     buckets = [int(s[3]) for s in samples if s[1] == "eagre_latency_seconds_bucket"]
     assert buckets == sorted(buckets)
     assert 'le="+Inf"' in body
-    assert f"eagre_state_keys{{{own}}} 7" in body
+    assert f"eagre_state_keys{{{score}}} 7" in body
 
 
-def test_the_grafana_dashboard_asks_for_metrics_there_are():
+def test_the_grafana_dashboard_uses_existing_metrics():
     text = (Path(__file__).parent.parent / "docs" / "grafana" / "eagre.json").read_text()
     board = json.loads(text)
-    asked = [one["expr"] for panel in board["panels"] for one in panel["targets"]]
-    for expression in asked:
+    queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    for expression in queries:
         for name in re.findall(r"eagre_\w+", expression):
             family = re.sub(r"_bucket$", "", name)
             assert family in FAMILIES, expression
-    assert {re.sub(r"_bucket$", "", n) for n in re.findall(r"eagre_\w+", " ".join(asked))} >= {
+    assert {re.sub(r"_bucket$", "", n) for n in re.findall(r"eagre_\w+", " ".join(queries))} >= {
         "eagre_latency_seconds",
         "eagre_slo_burn_rate",
         "eagre_source_lag_records",
     }
 
 
-def test_state_is_what_status_shows(page):
-    wait_until(lambda: page.views, 5, "nothing is followed")
-    told = json.loads(ask(page, "/api/state", **bearer()).body)
-    [view] = told["pipelines"]
-    wanted = run_of(about={}, vitals=VITALS).as_dict()["pipelines"]["score"]
-    assert {**view["status"], "since": 0} == {**wanted, "since": 0}
+def test_the_state_equals_the_status(dashboard):
+    wait_until(lambda: dashboard.views, 5, "no pipeline is followed")
+    state = json.loads(ask(dashboard, "/api/state", **bearer()).body)
+    [view] = state["pipelines"]
+    expected = run_of(about={}, vitals=JVM_METRICS).as_dict()["pipelines"]["score"]
+    assert {**view["status"], "since": 0} == {**expected, "since": 0}
     assert view["waiting"]
 
 
 @pytest.mark.long
 def test_many_seconds_for_ten_clients_leave_memory_flat():
-    """Ten minutes of seconds, each shorter; docs/how-to/dashboard.md has the real ten minutes."""
-    run = run_of(vitals=VITALS)
+    """Simulate ten minutes with short seconds; docs/how-to/dashboard.md has a real run."""
+    run = run_of(vitals=JVM_METRICS)
     tracemalloc.start()
-    with Dashboard(shown=lambda: [run], every=0.005) as page:
-        token = page.address.split("token=")[1]
+    with Dashboard(shown=lambda: [run], every=0.005) as dashboard:
+        token = dashboard.address.split("token=")[1]
         over = threading.Event()
-        readers = [threading.Thread(target=_listen, args=(page, token, over)) for _ in range(10)]
+        readers = [
+            threading.Thread(target=_listen, args=(dashboard, token, over)) for _ in range(10)
+        ]
         for reader in readers:
             reader.start()
-        _pass(page, 1000)
+        _pass(dashboard, 1000)
         before = _memory()
-        _pass(page, 600)
+        _pass(dashboard, 600)
         grown = _memory() - before
         tracemalloc.stop()
         over.set()
@@ -388,13 +393,13 @@ def _memory():
     return tracemalloc.get_traced_memory()[0]
 
 
-def _pass(page, seconds):
-    until = page._recorder.number + seconds  # noqa: SLF001
-    wait_until(lambda: page._recorder.number >= until, 60, "the seconds do not pass")  # noqa: SLF001
+def _pass(dashboard, seconds):
+    until = dashboard._recorder.number + seconds  # noqa: SLF001
+    wait_until(lambda: dashboard._recorder.number >= until, 60, "the seconds do not pass")  # noqa: SLF001
 
 
-def _listen(page, token, over):
-    connection = http.client.HTTPConnection("127.0.0.1", port_of(page), timeout=10)
+def _listen(dashboard, token, over):
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(dashboard), timeout=10)
     connection.request("GET", "/api/events", headers=bearer(token))
     answer = connection.getresponse()
     while not over.is_set():
@@ -403,7 +408,7 @@ def _listen(page, token, over):
 
 
 @pytest.mark.parametrize("text", ["p99 < 100ms", "p99.9 < 1 second", "p50<5ms", "p999 < 2 s"])
-def test_an_slo_is_read(text):
+def test_an_slo_is_parsed(text):
     assert Slo.parse(text).text == text
 
 
@@ -416,7 +421,7 @@ def test_a_malformed_slo_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("slo", "slow", "code", "told"),
+    ("slo", "slow", "code", "message"),
     [
         ("p99 < 100ms", 1, 0, "SLO p99 < 100ms kept: p99 was"),
         ("p99 < 100ms", 3, 3, "SLO p99 < 100ms broken: p99 was"),
@@ -424,7 +429,7 @@ def test_a_malformed_slo_is_refused(text):
         ("", 0, 3, "no pipeline has an SLO"),
     ],
 )
-def test_the_exit_code_tells_whether_a_promise_was_kept(capsys, slo, slow, code, told):
+def test_the_exit_code_reports_whether_the_slo_was_met(capsys, slo, slow, code, message):
     view = View(run := run_of(about={}), run.pipelines["score"])
     if slo:
         view.slo = Slo.parse(slo)
@@ -436,18 +441,23 @@ def test_the_exit_code_tells_whether_a_promise_was_kept(capsys, slo, slow, code,
         view.meter.second()
     view.gone()
     assert judge_slo(SimpleNamespace(views=[view])) == code
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_the_meter_counts_what_cannot_be_measured():
+def test_the_meter_counts_unmeasured_records():
     meter = Meter(slow_ms=100)
     late = [Result(b"t/0", 1_000_000, 1_000_010)] * 3
     meter.take(late, 1_000_150_000, unmeasured=2)
     meter.take([Result(b"t/1", 1_000_000, 1_000_000)], 999_990_000)
-    told = meter.second()
-    assert (told["records"], told["unmeasured"], told["slow"], told["negative"]) == (4, 2, 3, 1)
-    assert told["partitions"]["t/0"] == [3, 150.0, 150.0]
-    assert told["max_ms"] == pytest.approx(150, rel=0.001)
+    figures = meter.second()
+    assert (figures["records"], figures["unmeasured"], figures["slow"], figures["negative"]) == (
+        4,
+        2,
+        3,
+        1,
+    )
+    assert figures["partitions"]["t/0"] == [3, 150.0, 150.0]
+    assert figures["max_ms"] == pytest.approx(150, rel=0.001)
     assert meter.second()["records"] == 0
     assert meter.total()["records"] == 4
     assert sum(meter.buckets) == 4
@@ -486,7 +496,7 @@ SLOW = {"max_ms": 200.0, "mean_ms": 40.0}
         ({}, {}, "elsewhere"),
     ],
 )
-def test_causes_are_told_apart(changes, around, expected):
+def test_causes_are_distinguished(changes, around, expected):
     seconds = [second(at) for at in range(60)]
     seconds[50] |= {**SLOW, **changes}
     known = Around(**{"ends": [], "mode": "real-time", "starved": [], "starts": [], **around})
@@ -504,39 +514,39 @@ def test_before_its_first_second_a_pipeline_has_no_causes():
     assert causes([], Around([], "real-time", [], [])) == []
 
 
-def test_a_partition_that_nobody_reads_is_named_after_a_while(monkeypatch):
+def test_an_unread_partition_is_reported_after_a_delay(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("eagre.dashboard.view.time.monotonic", lambda: now[0])
     run = run_of(about={**ABOUT, "sink": {"kind": "redis", "name": "redis", "topics": []}})
     status = run.pipelines["score"]
     view = View(run, status)
     ends = {0: 5, 1: 5, 2: 0}
-    near = SimpleNamespace(watch=lambda _: None, ends=lambda _: ends)
-    clusters = SimpleNamespace(of=lambda _: near)
+    cluster = SimpleNamespace(watch=lambda _: None, ends=lambda _: ends)
+    clusters = SimpleNamespace(of=lambda _: cluster)
 
-    def look(read, seconds):
-        status.vitals = {**VITALS, "lag": read}
+    def starved_after(read, seconds):
+        status.vitals = {**JVM_METRICS, "lag": read}
         view.follow(run, status, clusters)
         now[0] += seconds
         view.follow(run, status, clusters)
         return view.starved()
 
-    assert look({"page-in/0": 0}, 5) == []
-    assert look({"page-in/0": 0, "page-in/1": 0}, 60) == []
-    assert look({"page-in/0": 0}, 11) == ["page-in/1"]
-    assert look({}, 11) == []
+    assert starved_after({"metered-in/0": 0}, 5) == []
+    assert starved_after({"metered-in/0": 0, "metered-in/1": 0}, 60) == []
+    assert starved_after({"metered-in/0": 0}, 11) == ["metered-in/1"]
+    assert starved_after({}, 11) == []
 
 
 @pytest.fixture
-def tap(eagre_broker, request):
+def sampler(eagre_broker, request):
     topics = Topics(eagre_broker.address)
-    name = f"tapped-{request.node.name[-12:]}".replace("[", "").replace("]", "")
+    name = f"sampled-{request.node.name[-12:]}".replace("[", "").replace("]", "")
     topics.create(name, 2)
     meter = Meter()
-    reading = ResultSampler(topics.client_settings, {name: 2}, ["page-in"], meter)
+    result_sampler = ResultSampler(topics.client_settings, {name: 2}, ["metered-in"], meter)
     producer = Producer({"bootstrap.servers": eagre_broker.address, "linger.ms": 5})
     yield meter, producer, name
-    reading.close()
+    result_sampler.close()
 
 
 def seen(meter):
@@ -545,28 +555,28 @@ def seen(meter):
     return total["records"] + total["unmeasured"]
 
 
-def send(producer, name, behind_ms, header="eagre-origin", place="page-in/0/7"):
-    origin = round(time.time() * 1000) - behind_ms
+def send(producer, name, age_ms, header="eagre-origin", place="metered-in/0/7"):
+    origin = round(time.time() * 1000) - age_ms
     words = f"id 1 {place}/0 {origin}" if header == "eagre" else f"{place} {origin}"
     producer.produce(name, b"{}", headers={header: words.encode()})
 
 
 def settle(meter, producer, name):
-    """Send until the tap is at the end of its topic, and has seen something."""
+    """Send until the sampler has reached the end of its topic and has seen a record."""
 
     def ready():
-        send(producer, name, 0, place="page-in/0/0")
+        send(producer, name, 0, place="metered-in/0/0")
         producer.flush()
         return seen(meter) > 0
 
-    wait_until(ready, 20, "the tap sees nothing")
+    wait_until(ready, 20, "the sampler sees no records")
     time.sleep(0.5)
     seen(meter)
 
 
 @pytest.mark.parametrize("header", ["eagre-origin", "eagre"])
-def test_the_tap_reads_both_headers(tap, header):
-    meter, producer, name = tap
+def test_the_sampler_reads_both_headers(sampler, header):
+    meter, producer, name = sampler
     began = time.monotonic()
     settle(meter, producer, name)
     before = meter.total()["records"]
@@ -581,11 +591,11 @@ def test_the_tap_reads_both_headers(tap, header):
     wait_until(lambda: seen(meter) >= before + 52, 10, "not all were seen")
     total = meter.total()
     assert (total["records"], total["unmeasured"]) == (before + 50, 2)
-    assert 290 <= total["p95_ms"] <= 1.1 * (300 + took_ms), "the broker stamps them by then"
+    assert 290 <= total["p95_ms"] <= 1.1 * (300 + took_ms), "latency ends at the broker's timestamp"
 
 
 class Flood:
-    """Stands for a consumer of one partition, and for the clock: records come at a steady rate."""
+    """A fake consumer of one partition and its clock: records arrive at a steady rate."""
 
     RATE = 8 * MOST_PER_SECOND
     SECONDS = 3
@@ -599,7 +609,7 @@ class Flood:
         return self.now
 
     def assign(self, _):
-        """Go to the end; the slice of the tap is over by then, as far as there was one before."""
+        """Go to the end; by then the sampler's previous slice is over, if there was one."""
         self.now += SLICE_SECONDS if self.now else 0
         self.position = round(self.now * self.RATE)
 
@@ -620,7 +630,7 @@ class Flood:
         return [self._record(self.position - n) for n in range(there, 0, -1)]
 
     def _record(self, offset):
-        headers = [("eagre-origin", b"page-in/0/7 1")]
+        headers = [("eagre-origin", b"metered-in/0/7 1")]
         return SimpleNamespace(
             error=lambda: None,
             headers=lambda: headers,
@@ -634,16 +644,16 @@ class Flood:
         pass
 
 
-def test_above_its_rate_the_tap_samples_and_says_so(monkeypatch):
-    """It reads a thousand records of each fifth of a second, and counts those in between."""
+def test_above_its_rate_the_sampler_skips_records_and_counts_them(monkeypatch):
+    """It reads a thousand records per 200 ms and counts those that it skips."""
     flood, meter = Flood(None), Meter()
     monkeypatch.setattr("confluent_kafka.Consumer", lambda _: flood)
     clock = SimpleNamespace(monotonic=flood.monotonic, time_ns=time.time_ns)
     monkeypatch.setattr("eagre.dashboard.result_sampler.time", clock)
-    reading = ResultSampler({}, {"flood": 1}, ["page-in"], meter)
+    sampler = ResultSampler({}, {"flood": 1}, ["metered-in"], meter)
     assert flood.over.wait(60)
-    reading.close()
-    looked, skipped = seen(meter), meter.total()["skipped"]
-    assert 0 < looked <= flood.now * MOST_PER_SECOND * 1.5
-    assert skipped > 4 * looked
-    assert flood.position - flood.RATE * SLICE_SECONDS <= looked + skipped <= flood.position
+    sampler.close()
+    sampled, skipped = seen(meter), meter.total()["skipped"]
+    assert 0 < sampled <= flood.now * MOST_PER_SECOND * 1.5
+    assert skipped > 4 * sampled
+    assert flood.position - flood.RATE * SLICE_SECONDS <= sampled + skipped <= flood.position

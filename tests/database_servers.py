@@ -1,4 +1,4 @@
-"""Real database servers for the tests, from PyPI, on loopback, with passwords."""
+"""Real PostgreSQL and Redis servers for the tests, from PyPI, on loopback, with passwords."""
 
 import json
 import os
@@ -21,7 +21,7 @@ ROOT = os.geteuid() == 0
 
 
 def packaged(package):
-    """The folder of a package, without importing it."""
+    """Return the folder of a package without importing it."""
     spec = find_spec(package)
     if spec is None and sys.version_info >= (3, 13):
         pytest.skip(f"{package} is not built for this Python")
@@ -54,7 +54,7 @@ class Server:
         return {}
 
     def stop(self):
-        """End it at once, as a crash would."""
+        """Kill it, as a crash would."""
         self.process.send_signal(self.CRASH)
         self.process.wait(30)
 
@@ -69,7 +69,7 @@ class Server:
 
 
 class PostgresServer(Server):
-    """PostgreSQL; as root it runs under another account, from a copy that this one can read."""
+    """PostgreSQL; under root it runs as another account, from a copy readable for it."""
 
     CRASH = signal.SIGQUIT
 
