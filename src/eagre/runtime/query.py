@@ -199,7 +199,7 @@ class Run:
             elif self.schedule and (watchdog.grown or self.schedule.epoch_too_long):
                 self._close(query)
                 return True
-            metrics = self._jvm_metrics()
+            metrics = self._metrics()
             lags = {gateway.parse_partition(name): lag for name, lag in metrics.lag.items()}
             progress = query.lastProgress
             lag = self._lag(progress, lags)
@@ -259,7 +259,7 @@ class Run:
         seconds = time.monotonic() - self.started
         return f"caught up: {backlog:,} records in {seconds:.1f} s ({backlog / seconds:,.0f}/s)"
 
-    def _jvm_metrics(self) -> gateway.JvmMetrics:
+    def _metrics(self) -> gateway.JvmMetrics:
         """Read the metrics of the JVM, with only the consumers of the sources."""
         metrics = gateway.jvm_metrics(self.spark)
         sources = self.resolved.sources
