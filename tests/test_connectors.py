@@ -96,7 +96,7 @@ def test_a_sink_that_needs_a_shuffle_gets_one(eagre_spark):
     report = eg.check(shuffled, eagre_spark)
     assert report.ok, report.errors
     assert len(report.shuffles) == 1
-    assert shuffled.sink.rows_written(eagre_spark) == 7
+    assert shuffled.sink.rows_written(eagre_spark, "shuffled") == 7
 
 
 def test_a_toy_source_and_sink_run_supervised(cli, in_process, tmp_path):

@@ -56,8 +56,8 @@ class Console(Sink):
         del query
         return rows.writeStream.format("console").outputMode("update")
 
-    def rows_written(self, spark):
-        del spark
+    def rows_written(self, spark, pipeline):
+        del spark, pipeline
         return 7
 
 

@@ -164,6 +164,6 @@ class Sink(Connector):
     def write_stream(self, rows: DataFrame, query: QueryContext) -> DataStreamWriter:
         """Prepare the write, without a trigger or a checkpoint."""
 
-    def rows_written(self, spark: SparkSession) -> int | None:  # noqa: ARG002
-        """Return how many rows this driver has written since it started; None if unknown."""
+    def rows_written(self, spark: SparkSession, pipeline: str) -> int | None:  # noqa: ARG002
+        """Return how many rows a pipeline has written from this driver; None if unknown."""
         return None

@@ -80,9 +80,9 @@ class UpsertSink(Sink):
         """What a reader of the table sees."""
         return "newest row of each key"
 
-    def rows_written(self, spark: SparkSession) -> int | None:
+    def rows_written(self, spark: SparkSession, pipeline: str) -> int | None:
         """Return how many rows the databases accepted from this driver."""
-        return gateway.upserted(spark)
+        return gateway.upserted(spark, pipeline)
 
     def write_stream(self, rows: DataFrame, query: QueryContext) -> DataStreamWriter:
         """Prepare the write of a stream, in the update mode that real time requires.
@@ -101,7 +101,12 @@ class UpsertSink(Sink):
         self._check_keys(columns)
         version = self._version(rows, query.topic_ids)
         credentials = str(Path(self.credentials).absolute()) if self.credentials else None
-        spec = {"url": self.url, "credentials": credentials, **self._spec(columns.schema)}
+        spec = {
+            "pipeline": query.pipeline,
+            "url": self.url,
+            "credentials": credentials,
+            **self._spec(columns.schema),
+        }
         values = [_encoded(rows, name) for name in columns.columns]
         return gateway.upserts(rows.select(*values, *version), json.dumps(spec))
 

@@ -166,8 +166,15 @@ class Run:
         return gateway.supported_commits(writer._df) if possible else ""  # noqa: SLF001  (not public)
 
     def _schedule(self, query: StreamingQuery, *, pauses: bool) -> CommitSchedule:
+        sink = self.pipeline.kafka_sink
         return CommitSchedule(
-            gateway.MidEpochCommits(self.spark, query, pauses=pauses),
+            gateway.MidEpochCommits(
+                self.spark,
+                query,
+                pauses=pauses,
+                pipeline=self.pipeline.name,
+                client_id=sink.client_id(self.pipeline.name) if sink else "",
+            ),
             self.checkpoint,
             self.resolved.every_ms / 1000,
             self.resolved.position,
@@ -305,7 +312,7 @@ class Run:
     def _written(self, batch: int) -> int | None:
         sink = self.pipeline.sink
         if not self.resolved.outputs:
-            return sink.rows_written(self.spark)
+            return sink.rows_written(self.spark, self.pipeline.name)
         try:
             ends = self.resolved.outputs.ends(sink.topics)
             self._take_snapshot(batch, ends)

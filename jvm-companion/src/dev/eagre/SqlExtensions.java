@@ -1,5 +1,6 @@
 package dev.eagre;
 
+import dev.eagre.commit.ReaderTracking;
 import dev.eagre.python.CallFunctions;
 import dev.eagre.python.FunctionContext;
 import dev.eagre.python.PrefetchRule;
@@ -19,6 +20,7 @@ public final class SqlExtensions extends AbstractFunction1<SparkSessionExtension
         extensions.injectPostHocResolutionRule(always(new FunctionContext()));
         extensions.injectPreCBORule(always(new CallFunctions()));
         extensions.injectPreCBORule(always(new PrefetchRule()));
+        ReaderTracking.inject(extensions);
         AggregateFlush.inject(extensions);
         ExtensionProviders.apply(extensions);
         return BoxedUnit.UNIT;

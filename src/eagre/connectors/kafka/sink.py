@@ -72,9 +72,17 @@ class KafkaSink(KafkaTopic, Sink):
         """The declared delivery guarantee."""
         return self.delivery
 
+    def client_id(self, pipeline: str) -> str:
+        """Return the client id of its producers: Kafka's logs, quotas and metrics name it."""
+        return self.options.get("kafka.client.id", f"eagre-{pipeline}")
+
     def write_stream(self, rows: DataFrame, query: QueryContext) -> DataStreamWriter:
         """Prepare the write of a stream, in the update mode that real time requires."""
-        options = {**clients_of(rows.sparkSession).sink, **self.connector_options()}
+        options = {
+            "kafka.client.id": self.client_id(query.pipeline),
+            **clients_of(rows.sparkSession).sink,
+            **self.connector_options(),
+        }
         if len(self.topics) == 1:
             options["topic"] = self.topics[0]
         if self.delivery == "exactly-once":

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def row_counts(spark: SparkSession) -> dict[str, int]:
-    """Return how many rows the driver's JVM dropped or dead-lettered, by ``pipeline/fate``."""
+    """Return how many rows the driver's JVM dropped, dead-lettered or wrote, by ``pipeline/outcome``."""
     return dict(json.loads(companion(spark, "metrics.RowCounters").all()))
 
 
-def upserted(spark: SparkSession) -> int | None:
-    """Return how many rows this JVM has written to databases; None if executors write them."""
+def upserted(spark: SparkSession, pipeline: str) -> int | None:
+    """Return how many rows of a pipeline databases accepted; None if executors write them."""
     if not str(spark.sparkContext.master).startswith("local"):
         return None
-    return int(companion(spark, "connectors.upsert.UpsertWriter").written())
+    return row_counts(spark).get(f"{pipeline}/upserted", 0)
 
 
 def suspects(spark: SparkSession, pipeline: str | None = None) -> list[tuple[str, int, int]]:

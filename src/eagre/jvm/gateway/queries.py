@@ -37,8 +37,17 @@ def warm_up_planner(
 class MidEpochCommits:
     """Commits a running query in the middle of its epoch."""
 
-    def __init__(self, spark: SparkSession, query: StreamingQuery, *, pauses: bool) -> None:
-        self._java = companion(spark, "CommitApi").start(_java_query(query), pauses)
+    def __init__(
+        self,
+        spark: SparkSession,
+        query: StreamingQuery,
+        *,
+        pauses: bool,
+        pipeline: str,
+        client_id: str,
+    ) -> None:
+        api = companion(spark, "CommitApi")
+        self._java = api.start(_java_query(query), pauses, pipeline, client_id)
 
     def request(self) -> None:
         """Request a commit; it completes when the producers have sent their buffered records."""
@@ -49,7 +58,7 @@ class MidEpochCommits:
         return bool(self._java.close(int(wait_seconds * 1000)))
 
     def release(self) -> None:
-        """Resume the sources after the query has ended: another query may run in this JVM."""
+        """Forget the query after it has ended."""
         self._java.release()
 
     @property

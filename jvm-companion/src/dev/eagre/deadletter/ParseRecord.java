@@ -42,7 +42,8 @@ public final class ParseRecord extends OncePerRow {
     private transient ValueFormat format;
     private transient Set<RecordPosition> quarantine;
     private transient ErrorPolicy policy;
-    private transient InFlightOffsets.SourcePosition position;
+    private transient InFlightOffsets offsets;
+    private transient InFlightOffsets.ThreadPosition position;
     private transient SourceDelays delays;
     private transient UTF8String readTopic;
     private transient int readPartition;
@@ -72,7 +73,7 @@ public final class ParseRecord extends OncePerRow {
         UTF8String topic = (UTF8String) parts[TOPIC].eval(row);
         int partition = (Integer) parts[PARTITION].eval(row);
         long offset = (Long) parts[OFFSET].eval(row);
-        if (position != null) position.read(topic, partition, offset);
+        if (position != null) offsets.read(position, topic, partition, offset);
         delays(topic, partition).read((Long) parts[TIMESTAMP].eval(row));
         if (policy.hasEarlier() && policy.alreadyWritten(new RecordPosition(topic.toString(), partition, offset), 0)) return null;
         if (!quarantine.isEmpty() && quarantine.contains(new RecordPosition(topic.toString(), partition, offset))) {
@@ -110,7 +111,7 @@ public final class ParseRecord extends OncePerRow {
             quarantine.add(new RecordPosition(entry.get(0).asText(), entry.get(1).asInt(), entry.get(2).asLong()));
         }
         policy = ErrorPolicy.forThisTask(json, "source");
-        InFlightOffsets offsets = InFlightOffsets.begin(rules.suspects()::failed);
+        offsets = InFlightOffsets.begin(rules.suspects()::failed);
         position = offsets == null ? null : offsets.mine();
         parts = new Expression[children.size()];
         for (int i = 0; i < parts.length; i++) {

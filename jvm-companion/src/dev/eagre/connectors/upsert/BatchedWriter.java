@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
+import java.util.function.IntConsumer;
 
 /**
  * Writes the rows of a task in its own thread. The first row is written immediately; rows that arrive
@@ -18,12 +19,15 @@ final class BatchedWriter {
     private static final Upsert END = new Upsert(List.of(), List.of(), null);
 
     private final ConnectionPool pool;
+    private final IntConsumer written;
     private final BlockingQueue<Upsert> waiting = new ArrayBlockingQueue<>(MOST_WAITING);
     private final Thread thread = new Thread(this::run, "eagre-upserts");
     private volatile RuntimeException failure;
 
-    BatchedWriter(ConnectionPool pool) {
+    /** @param written receives the number of rows of each write that the database accepted */
+    BatchedWriter(ConnectionPool pool, IntConsumer written) {
         this.pool = pool;
+        this.written = written;
     }
 
     void start() {
@@ -74,7 +78,7 @@ final class BatchedWriter {
         boolean more = !rows.remove(END);
         if (!rows.isEmpty()) {
             pool.work(link -> link.write(rows));
-            UpsertWriter.count(rows.size());
+            written.accept(rows.size());
         }
         return more;
     }

@@ -1,12 +1,12 @@
 package dev.eagre.connectors.upsert;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import dev.eagre.metrics.RowCounters;
 import java.math.BigDecimal;
 import java.sql.Timestamp;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
-import java.util.concurrent.atomic.LongAdder;
 import org.apache.spark.sql.ForeachWriter;
 import org.apache.spark.sql.Row;
 
@@ -15,8 +15,6 @@ import org.apache.spark.sql.Row;
  * columns of the table, then source, offset and time of its version.
  */
 public final class UpsertWriter extends ForeachWriter<Row> {
-    private static final LongAdder WRITTEN = new LongAdder();
-
     private final String spec;
     private final UUID query = UUID.randomUUID();
 
@@ -29,24 +27,16 @@ public final class UpsertWriter extends ForeachWriter<Row> {
         this.spec = spec;
     }
 
-    /** The number of rows that databases accepted from this JVM, whether or not they changed anything. */
-    public static long written() {
-        return WRITTEN.sum();
-    }
-
-    static void count(int rows) {
-        WRITTEN.add(rows);
-    }
-
     @Override
     public boolean open(long partition, long epoch) {
         JsonNode json = Database.read(spec);
+        String pipeline = json.get("pipeline").asText();
         keys = new ArrayList<>();
         json.get("keys").forEach(index -> keys.add(index.asInt()));
         ordinals = new KeyOrdinals();
         ConnectionPool pool = ConnectionPool.of(spec);
         uninterrupted(() -> pool.prepare(query));
-        delivery = new BatchedWriter(pool);
+        delivery = new BatchedWriter(pool, rows -> RowCounters.add(pipeline, "upserted", rows));
         delivery.start();
         return true;
     }
