@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def row_counts(spark: SparkSession) -> dict[str, int]:
-    """Return how many rows the driver's JVM dropped, dead-lettered or wrote, by ``pipeline/outcome``."""
+    """Return what became of rows in the driver's JVM: their number by ``pipeline/outcome``."""
     return dict(json.loads(companion(spark, "metrics.RowCounters").all()))
 
 

@@ -1,22 +1,19 @@
 package dev.eagre.commit;
 
+import dev.eagre.spark.PhysicalRule;
 import dev.eagre.spark.PlanTree;
 import dev.eagre.spark.PrivateMember;
 import java.io.IOException;
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeRead;
-import org.apache.spark.sql.execution.ColumnarRule;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.v2.RealTimeStreamScanExec;
-import scala.runtime.AbstractFunction1;
 
 /**
  * Lets the readers of Spark's real-time scans say when they wait for a record: all records before it are then
@@ -27,24 +24,9 @@ public final class ReaderTracking {
 
     /** Tracks the real-time scans of every plan. */
     public static void inject(SparkSessionExtensions extensions) {
-        Rule<SparkPlan> rule = new Rule<>() {
-            @Override
-            public SparkPlan apply(SparkPlan plan) {
-                if (PrivateMember.SCAN_READERS.available()) track(plan);
-                return plan;
-            }
-        };
-        ColumnarRule columnarRule = new ColumnarRule() {
-            @Override
-            public Rule<SparkPlan> postColumnarTransitions() {
-                return rule;
-            }
-        };
-        extensions.injectColumnar(new AbstractFunction1<>() {
-            @Override
-            public ColumnarRule apply(SparkSession session) {
-                return columnarRule;
-            }
+        PhysicalRule.inject(extensions, plan -> {
+            if (PrivateMember.SCAN_READERS.available()) track(plan);
+            return plan;
         });
     }
 
