@@ -36,12 +36,12 @@ class BarrierTest {
     }
 
     @Test
-    void workIsDoneWhereNoTaskRuns() throws Exception {
+    void theWorkRunsWithoutTasks() throws Exception {
         assertEquals("done", Barrier.whileIdle(in(0), () -> "done"));
     }
 
     @Test
-    void aRowOnItsWayIsWaitedFor() {
+    void theBarrierWaitsForAQueuedRow() {
         assertTimeoutPreemptively(LIMIT, () -> {
             Barrier.RowCount sent = Barrier.sentBy(task);
             Barrier.ReceivedCount received = Barrier.receivedBy(task);
@@ -54,7 +54,7 @@ class BarrierTest {
     }
 
     @Test
-    void aRowInFlightIsWaitedFor() throws Exception {
+    void theBarrierWaitsForARowInFlight() throws Exception {
         Barrier.RowCount sent = Barrier.sentBy(task);
         Barrier.ReceivedCount received = Barrier.receivedBy(task);
         sent.increment();
@@ -66,7 +66,7 @@ class BarrierTest {
     }
 
     @Test
-    void tasksThatEndedCountNoMore() throws Exception {
+    void endedTasksDoNotCount() throws Exception {
         Barrier.sentBy(task).increment();
         Barrier.receivedBy(task);
         assertNull(Barrier.whileIdle(in(5), () -> "too early"));
@@ -75,7 +75,7 @@ class BarrierTest {
     }
 
     @Test
-    void tasksPauseDuringTheWorkAndGoOnAfterIt() {
+    void tasksPauseDuringTheWorkAndContinueAfterIt() {
         assertTimeoutPreemptively(LIMIT, () -> {
             BlockingQueue<Barrier.PausePoint> queue = new LinkedBlockingQueue<>();
             List<String> events = Collections.synchronizedList(new ArrayList<>());
@@ -98,7 +98,7 @@ class BarrierTest {
     }
 
     @Test
-    void aTaskThatDoesNotReachItsPauseIsNotWaitedForForever() {
+    void theBarrierGivesUpOnATaskThatDoesNotPause() {
         assertTimeoutPreemptively(LIMIT, () -> {
             Barrier.onPause(task, point -> {});
             assertNull(Barrier.whileIdle(in(20), () -> "too early"));
@@ -106,7 +106,7 @@ class BarrierTest {
     }
 
     @Test
-    void tasksGoOnWhenTheWorkFails() {
+    void tasksContinueWhenTheWorkFails() {
         assertTimeoutPreemptively(LIMIT, () -> {
             CompletableFuture<Void> passed = new CompletableFuture<>();
             Barrier.onPause(task, point -> CompletableFuture.runAsync(() -> {
@@ -125,7 +125,7 @@ class BarrierTest {
     }
 
     @Test
-    void whatIsHeldBackIsWrittenBeforeTheWork() throws Exception {
+    void bufferedResultsAreFlushedBeforeTheWork() throws Exception {
         List<String> events = new ArrayList<>();
         Barrier.onFlush(task, () -> events.add("flush"));
         Barrier.whileIdle(in(0), () -> events.add("work"));
@@ -133,7 +133,7 @@ class BarrierTest {
     }
 
     @Test
-    void somethingIsLookedForUntilItIsThere() {
+    void aConditionIsPolledUntilItHolds() {
         AtomicInteger looks = new AtomicInteger();
         assertEquals("found", Barrier.poll(in(10_000), () -> looks.incrementAndGet() < 5 ? null : "found"));
         assertNull(Barrier.poll(in(-1), () -> null));

@@ -30,7 +30,7 @@ import scala.Product2;
 import scala.collection.Iterator;
 
 class RowQueueTest {
-    /** Rows that are not Spark's own count as 1 KiB each, and a queue has room for 256 KiB. */
+    /** Rows other than UnsafeRows count as 1 KiB each, and a queue has room for 256 KiB. */
     private static final int ROOM_ROWS = 256;
 
     private static final Duration LIMIT = Duration.ofSeconds(60);
@@ -60,7 +60,7 @@ class RowQueueTest {
     }
 
     @Test
-    void rowsComeInTheOrderOfTheirWriterAndEndWithIt() {
+    void rowsKeepTheOrderOfTheirWriterAndEndWithIt() {
         RowQueue queue = new RowQueue(1);
         for (int i = 0; i < 100; i++) queue.put(i, writer);
         queue.end();
@@ -70,18 +70,18 @@ class RowQueueTest {
     }
 
     @Test
-    void aLaneWithoutRowsEndsWhenItsWritersEnd() {
+    void anEmptyQueueEndsWhenItsWritersEnd() {
         RowQueue queue = new RowQueue(2);
         Iterator<Product2<Object, Object>> rows = queue.rows(reader);
         queue.end();
-        assertFalse(queue.awaitNext(1), "one writer is left");
+        assertFalse(queue.awaitNext(1), "one writer still runs");
         queue.end();
         assertTrue(queue.awaitNext(1));
         assertFalse(rows.hasNext());
         assertThrows(NoSuchElementException.class, rows::next);
     }
 
-    /** A writer gives each row in the same memory. */
+    /** A writer passes each row in the same memory. */
     @Test
     void rowsAreCopied() {
         RowQueue queue = new RowQueue(1);
@@ -95,7 +95,7 @@ class RowQueueTest {
     }
 
     @Test
-    void aFullLaneBlocksItsWriterUntilARowIsTaken() {
+    void aFullQueueBlocksItsWriterUntilARowIsTaken() {
         assertTimeoutPreemptively(LIMIT, () -> {
             RowQueue queue = new RowQueue(1);
             AtomicInteger put = new AtomicInteger();
@@ -119,7 +119,7 @@ class RowQueueTest {
 
     /** A row that is larger than a queue would never fit: it takes all of its room. */
     @Test
-    void aRowLargerThanALaneGoesThroughAlone() {
+    void aRowLargerThanAQueuePassesAlone() {
         assertTimeoutPreemptively(LIMIT, () -> {
             RowQueue queue = new RowQueue(1);
             queue.put(unsafe(1 << 20, (byte) 1), writer);
@@ -136,7 +136,7 @@ class RowQueueTest {
     }
 
     @Test
-    void manyWritersReachOneReaderEachInItsOrder() {
+    void eachOfManyWritersKeepsItsOrder() {
         assertTimeoutPreemptively(LIMIT, () -> {
             int writers = 8;
             int each = 5_000;
@@ -199,7 +199,7 @@ class RowQueueTest {
     }
 
     @Test
-    void aReaderThatWaitsEndsWithItsTask() {
+    void aWaitingReaderEndsWithItsTask() {
         assertTimeoutPreemptively(LIMIT, () -> {
             RowQueue queue = new RowQueue(1);
             Iterator<Product2<Object, Object>> rows = queue.rows(reader);
@@ -211,7 +211,7 @@ class RowQueueTest {
     }
 
     @Test
-    void aLaneIsKnownByItsReaderWhileThatRuns() {
+    void aQueueIsRegisteredWhileItsReaderRuns() {
         RowQueue queue = new RowQueue(1);
         assertNull(RowQueue.of(reader));
         queue.rows(reader);
@@ -221,7 +221,7 @@ class RowQueueTest {
     }
 
     @Test
-    void comingRowsAreKnownWithoutTakingThem() {
+    void waitingRowsCanBeDetectedWithoutTakingThem() {
         RowQueue queue = new RowQueue(1);
         Iterator<Product2<Object, Object>> rows = queue.rows(reader);
         assertFalse(queue.awaitNext(1));
@@ -233,7 +233,7 @@ class RowQueueTest {
     }
 
     @Test
-    void aReaderPausesBehindTheRowsThatWerePut() {
+    void aReaderPausesAfterTheRowsThatWerePut() {
         assertTimeoutPreemptively(LIMIT, () -> {
             RowQueue queue = new RowQueue(1);
             Iterator<Product2<Object, Object>> rows = queue.rows(reader);
