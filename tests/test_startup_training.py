@@ -180,9 +180,13 @@ def test_training_in_the_background_writes_the_archive(separate_cache, monkeypat
     monkeypatch.setenv("TMPDIR", str(elsewhere))
     monkeypatch.setenv("EAGRE_STATE", str(separate_cache / "state"))
     log = train_in_background()
-    wait_until(lambda: processes_of(separate_cache, "dev.eagre.broker.EmbeddedBroker"), 120, "no broker")
+    wait_until(
+        lambda: processes_of(separate_cache, "dev.eagre.broker.EmbeddedBroker"), 120, "no broker"
+    )
     assert registry.running() == [], "its broker is registered like any other"
-    wait_until(lambda: archive().exists() or not training(separate_cache), 300, "no archive", interval=1)
+    wait_until(
+        lambda: archive().exists() or not training(separate_cache), 300, "no archive", interval=1
+    )
     assert archive().exists(), log.read_text()
     wait_until(lambda: not processes_of(separate_cache), 60, "a child process still runs")
     assert not folders()
