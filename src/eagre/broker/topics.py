@@ -1,4 +1,4 @@
-"""A look into topics of any Kafka cluster: names, partitions, ids, offsets."""
+"""Topics of a Kafka cluster: names, partitions, ids, offsets, settings."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ PASSING = (
     "_TIMED_OUT",
     "_TRANSPORT",
 )
-"""Answers of a cluster that may be over in a moment: worth asking again.
+"""Temporary errors: the request is repeated.
 
-A broker that stood still is fenced and comes back with a new epoch: its metadata names that
-epoch before its partitions know it, and for a while no controller is known.
+A broker that was paused is fenced and returns with a new epoch: its metadata has that
+epoch before its partitions do, and for a while there is no controller.
 """
 
 ATTEMPTS = 3
-"""The first attempt has this part of the time that is given for an answer; later ones have more."""
+"""The share of the timeout for the first attempt; later attempts get more."""
 FIRST_SECONDS = 1.0
-"""So long the first request for metadata may take; each that is not answered doubles it."""
+"""The timeout of the first metadata request in seconds; it doubles with each attempt."""
 RECONNECT_MS = 250
-"""How long a client waits before it connects again: 10 s by default, which hides a start."""
+"""The longest wait before a client reconnects: 10 s by default, too long while a broker starts."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Topics:
     """The topics of one cluster.
 
     Args:
-        cluster: ``host:port``, several with commas; or a ``Client``, where it asks for more.
+        cluster: ``host:port``, several with commas; or a ``Client`` with security settings.
         timeout: Seconds to wait for an answer.
 
     Raises:
-        SettingsError: The client's settings cannot be said in librdkafka's words.
+        SettingsError: librdkafka does not support the client's settings.
     """
 
     def __init__(self, cluster: str | Client, timeout: float = 10) -> None:
@@ -72,7 +72,7 @@ class Topics:
 
     @property
     def admin(self) -> Any:  # noqa: ANN401  (librdkafka's client has no types)
-        """The librdkafka admin client, made at the first use.
+        """The librdkafka admin client, created at the first use.
 
         Raises:
             SettingsError: A setting cannot be used, such as the password of a key.
@@ -98,17 +98,17 @@ class Topics:
             ) from None
 
     def _heard(self, error: Any) -> None:  # noqa: ANN401
-        """Keep what librdkafka tells of a cluster that is not there, or does not let us in."""
+        """Store an error of librdkafka: the cluster is unreachable, or refuses the client."""
         self._down = self._down or error.name() == "_ALL_BROKERS_DOWN"
         self._refused = refused(self._client, error.name(), error.str()) or self._refused
 
     def answers(self) -> bool:
-        """Tell whether the cluster answers a metadata request.
+        """Return whether the cluster answers a metadata request.
 
-        A slow one has the whole time for it; where nothing listens, a second is enough to know.
+        A slow cluster gets the whole timeout; without a listener, a second is enough.
 
         Raises:
-            BrokerError: It answers, and does not let us in.
+            BrokerError: It refuses the client.
         """
         try:
             wait_until(lambda: self._asked() or self._down, self._timeout, "")
@@ -117,9 +117,9 @@ class Topics:
         return not self._down
 
     def _asked(self) -> Any:  # noqa: ANN401
-        """Ask for metadata; None where nobody answers.
+        """Request metadata; None without an answer.
 
-        A cluster that listens and does not answer in time gets more of it at the next request.
+        A cluster that listens but does not answer in time gets more time at the next request.
         """
         from confluent_kafka import KafkaException
 
@@ -138,15 +138,15 @@ class Topics:
         return answer if answer.brokers else None
 
     def names(self) -> list[str]:
-        """List the topics, without Kafka's internal ones."""
+        """Return the topics, without Kafka's internal ones."""
         return sorted(name for name in self._metadata().topics if not name.startswith("__"))
 
     def cluster_id(self) -> str:
-        """The id the cluster was formatted with."""
+        """Return the cluster id."""
         return str(self._metadata().cluster_id)
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Describe those of the topics that exist."""
+        """Describe the existing ones of these topics."""
         from confluent_kafka import TopicCollection
 
         existing = set(self._metadata().topics)
@@ -167,7 +167,7 @@ class Topics:
         """Describe a topic that must exist.
 
         Raises:
-            BrokerError: It does not.
+            BrokerError: It does not exist.
         """
         found = self.describe([name])
         if name not in found:
@@ -179,7 +179,7 @@ class Topics:
         return found[name]
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Create a topic, and wait until every partition of it can be asked.
+        """Create a topic, and wait until every partition has a leader.
 
         Raises:
             BrokerError: The cluster refuses, with its reason.
@@ -201,7 +201,7 @@ class Topics:
             raise self._silent() from None
 
     def settings(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Give the settings of topics that exist, those of their cluster included.
+        """Return the settings of existing topics, including those of the cluster.
 
         Raises:
             BrokerError: The cluster refuses, with its reason.
@@ -212,7 +212,7 @@ class Topics:
         }
 
     def changed_settings(self, name: str) -> dict[str, str]:
-        """Give the settings of a topic that exists, where topic or cluster change Kafka's own.
+        """Return the settings of an existing topic that differ from Kafka's defaults.
 
         Raises:
             BrokerError: The cluster refuses, with its reason.
@@ -239,7 +239,7 @@ class Topics:
         return {resource.name: entries for resource, entries in found.items()}
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete topics, with all that is in them.
+        """Delete topics with their records.
 
         Raises:
             BrokerError: The cluster refuses, with its reason.
@@ -259,13 +259,13 @@ class Topics:
         *,
         done: str,
     ) -> None:
-        """Create or delete topics, asking again while the cluster is not ready.
+        """Create or delete topics, and repeat the request while the cluster is not ready.
 
         Args:
-            ask: Sends the request for these topics, given the seconds one attempt has.
+            ask: Sends the request for these topics, with a timeout in seconds.
             names: The topics.
-            what: What to say of a topic where the cluster refuses.
-            done: The error that means success after an attempt whose answer did not come.
+            what: The message for a topic that the cluster refuses.
+            done: The error that means success after an attempt without an answer.
 
         Raises:
             BrokerError: It refuses, or does not answer in time.
@@ -292,7 +292,7 @@ class Topics:
             raise self._silent(f": {self._told}") from None
 
     def _led(self, name: str, partitions: int) -> bool:
-        """Whether all partitions of a new topic have a leader that answers."""
+        """Return whether all partitions of a new topic have a leader that answers."""
         try:
             found = self.ends([name])
         except BrokerError:
@@ -300,19 +300,19 @@ class Topics:
         return len(found.get(name, ())) == partitions
 
     def begins(self, names: Iterable[str]) -> Offsets:
-        """The first offset of each partition."""
+        """Return the first offset of each partition."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(names, OffsetSpec.earliest())
 
     def ends(self, names: Iterable[str]) -> Offsets:
-        """The offset after the last record of each partition."""
+        """Return the offset after the last record of each partition."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(names, OffsetSpec.latest())
 
     def at(self, names: Iterable[str], timestamp_ms: int) -> Offsets:
-        """The first offset at or after a time; the end where there is none."""
+        """Return the first offset at or after a time, or the end."""
         from confluent_kafka.admin import OffsetSpec
 
         wanted = list(names)
@@ -324,7 +324,7 @@ class Topics:
         }
 
     def _partitions(self, names: Iterable[str], spec: object) -> dict[Any, object]:
-        """The same question about every partition of these topics."""
+        """Request offsets of every partition of these topics."""
         from confluent_kafka import TopicPartition
 
         topics = [self.require(name) for name in names]
@@ -343,10 +343,10 @@ class Topics:
         return offsets
 
     def _read(self, ask: Callable[[float], dict[Any, Any]]) -> dict[Any, Any]:
-        """Ask until the cluster answers, several times within the limit.
+        """Repeat a request until the cluster answers or the timeout is over.
 
         Args:
-            ask: Sends the request, given the seconds one attempt has; gives the futures by key.
+            ask: Sends the request, with a timeout in seconds; returns the futures by key.
 
         Raises:
             BrokerError: It refuses, or does not answer in time.
@@ -368,20 +368,20 @@ class Topics:
             raise self._silent(f": {self._told}") from None
 
     def _limits(self) -> Iterator[float]:
-        """Give the seconds of each attempt: a slow cluster gets more with every one."""
+        """Yield the timeout of each attempt; each is longer than the previous one."""
         seconds = self._timeout / ATTEMPTS
         while True:
             yield seconds
             seconds = min(2 * seconds, self._timeout)
 
     def _passes(self, error: BrokerError) -> bool:
-        """Tell whether a failure may be over in a moment, and keep its words."""
+        """Return whether a failure may be temporary, and store its message."""
         self._told = error.problem
         return error.data.get("kafka_error") in PASSING
 
     def _metadata(self) -> Any:  # noqa: ANN401
         try:
-            # A cluster that listens may be slow; one that does not is not waited for any longer.
+            # A cluster that listens may be slow; the timeout is not extended for one that does not.
             return wait_until(self._asked, self._timeout, "", patient=lambda: not self._down)
         except TimeoutError:
             why = self._refused or misunderstood(self._client)
@@ -395,7 +395,7 @@ class Topics:
         )
 
     def result(self, future: Any, what: str = "the cluster refused") -> Any:  # noqa: ANN401
-        """Give what the cluster answered.
+        """Return the answer of the cluster.
 
         Raises:
             BrokerError: It refused, with its reason.
@@ -418,5 +418,5 @@ class Topics:
 
 
 def offsets_of(parsed: dict[str, dict[str, int]]) -> Offsets:
-    """Read offsets from JSON, whose keys are text."""
+    """Parse offsets from JSON, whose keys are strings."""
     return {t: {int(p): int(o) for p, o in partitions.items()} for t, partitions in parsed.items()}
