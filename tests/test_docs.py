@@ -326,6 +326,43 @@ def test_the_codes_in_the_text_exist():
         assert {missing for missing in codes if missing not in code} == set(), name
 
 
+SHOWN_BY = re.compile(r"`(tests/\w+\.py)::(test_\w+)`")
+
+
+def missing_tests(text):
+    """Return the tests that a text names and that do not exist."""
+    return {
+        f"{file}::{name}"
+        for file, name in SHOWN_BY.findall(text)
+        if not (path := ROOT / file).exists()
+        or not re.search(rf"^def {name}\(", path.read_text(), re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("page", [name for name, text in PAGES.items() if "tests/" in text])
+def test_the_tests_named_in_the_docs_exist(page):
+    assert missing_tests(PAGES[page]) == set()
+
+
+def test_a_missing_test_is_detected():
+    exists = "`tests/test_docs.py::test_a_missing_test_is_detected`"
+    renamed = "`tests/test_docs.py::test_a_missing_test`"
+    moved = "`tests/test_nothing.py::test_a_missing_test_is_detected`"
+    assert missing_tests(f"{exists} {renamed} {moved}") == {renamed.strip("`"), moved.strip("`")}
+
+
+GUARANTEES = (
+    *("explanation/concepts.md", "explanation/exactly-once.md", "reference/operators.md"),
+    *("reference/python.md", "how-to/dashboard.md", "how-to/databases.md"),
+    *("how-to/dead-letters.md", "how-to/recovery.md", "how-to/running.md", "how-to/security.md"),
+)
+
+
+@pytest.mark.parametrize("page", GUARANTEES)
+def test_pages_with_guarantees_name_the_tests_behind_them(page):
+    assert SHOWN_BY.search(PAGES[f"docs/{page}"])
+
+
 def test_the_names_in_the_text_exist():
     for name, text in PAGES.items():
         assert set(re.findall(r"\beg\.(\w+)", text)) <= set(eagre.__all__), name

@@ -57,17 +57,17 @@ def pretend(monkeypatch, script):
     monkeypatch.setattr(startup_training.subprocess, "run", other)
 
 
-WRITES = "import sys; open(sys.argv[1], 'w').write('whole')"
+WRITES = "import sys; open(sys.argv[1], 'w').write('complete')"
 
 
-def test_an_archive_is_published(own_cache, monkeypatch):
+def test_an_archive_is_published(separate_cache, monkeypatch):
     pretend(monkeypatch, WRITES)
     assert train() == archive()
-    assert archive().read_text() == "whole"
+    assert archive().read_text() == "complete"
     assert not folders()
 
 
-def test_a_half_written_archive_is_not_published(own_cache, monkeypatch):
+def test_a_half_written_archive_is_not_published(separate_cache, monkeypatch):
     pretend(monkeypatch, f"{WRITES}; sys.exit('no space left')")
     with pytest.raises(JvmError, match=r"ARCHIVE_NOT_WRITTEN: .* exit code 1: no space left"):
         train()
@@ -75,14 +75,14 @@ def test_a_half_written_archive_is_not_published(own_cache, monkeypatch):
     assert not folders()
 
 
-def test_an_archive_that_takes_too_long_is_not_published(own_cache, monkeypatch):
+def test_an_archive_that_takes_too_long_is_not_published(separate_cache, monkeypatch):
     pretend(monkeypatch, f"{WRITES}; import time; time.sleep(60)")
     with pytest.raises(JvmError, match="not done within 2 s"):
         train(2)
     assert not archive().exists()
 
 
-def test_a_training_writes_only_to_its_folder(own_cache, monkeypatch):
+def test_a_training_writes_only_to_its_folder(separate_cache, monkeypatch):
     names = "TMPDIR", "SPARK_LOCAL_DIRS", "JAVA_TOOL_OPTIONS", "EAGRE_STATE"
     monkeypatch.setenv("SPARK_LOCAL_IP", "10.9.8.7")
     script = (
@@ -97,7 +97,7 @@ def test_a_training_writes_only_to_its_folder(own_cache, monkeypatch):
     assert Path(folder).parent == archive().parent
 
 
-def test_folders_of_killed_trainings_are_removed(own_cache, monkeypatch):
+def test_folders_of_killed_trainings_are_removed(separate_cache, monkeypatch):
     killed = subprocess.run([sys.executable, "-c", KILLED], check=False, capture_output=True)
     assert killed.returncode == -9, killed.stderr
     assert folders()
@@ -118,7 +118,7 @@ train()
 """
 
 
-def test_concurrent_cleanups_do_not_fail(own_cache):
+def test_concurrent_cleanups_do_not_fail(separate_cache):
     """All remove the same old archives, which may disappear at any moment."""
     failures = []
 
@@ -140,14 +140,14 @@ def test_concurrent_cleanups_do_not_fail(own_cache):
     assert len(list(archive().parent.glob("*.archive"))) == startup_training.KEPT
 
 
-def test_only_one_training_runs_at_a_time(own_cache):
+def test_only_one_training_runs_at_a_time(separate_cache):
     """The pid file of a running process is not removed, neither by others nor by the next start."""
     note = archive().parent / "training.json"
     mine = json.dumps({"pid": os.getpid(), "born": registry.born(os.getpid())})
     note.write_text(mine)
     train_in_background()
     assert note.read_text() == mine
-    assert not training(own_cache)
+    assert not training(separate_cache)
     startup_training.forget(os.getpid() + 1)
     assert note.exists(), "the pid file of another process was removed"
     startup_training.forget(os.getpid())
@@ -156,35 +156,39 @@ def test_only_one_training_runs_at_a_time(own_cache):
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("begun", [False, True])
-def test_training_in_the_background_can_be_stopped(own_cache, begun):
+def test_training_in_the_background_can_be_stopped(separate_cache, begun):
     """Immediately, or after its broker has started."""
     assert not stop_background_training()
     train_in_background()
-    [process] = wait_until(lambda: training(own_cache)[:1], 30, "nothing was started")
+    [process] = wait_until(lambda: training(separate_cache)[:1], 30, "nothing was started")
     wait_until(lambda: process.nice() == 19, 30, "it has normal priority")
     wait_until(folders, 30, "it did not start")
     if begun:
-        wait_until(lambda: list(own_cache.rglob("meta.properties")), 120, "no broker")
+        wait_until(lambda: list(separate_cache.rglob("meta.properties")), 120, "no broker")
     assert stop_background_training()
     assert not folders(), "its folder was not removed"
-    wait_until(lambda: not training(own_cache), 30, "it still runs")
-    wait_until(lambda: not processes_of(own_cache), 30, "a child process still runs")
+    wait_until(lambda: not training(separate_cache), 30, "it still runs")
+    wait_until(lambda: not processes_of(separate_cache), 30, "a child process still runs")
     assert not stop_background_training()
     assert not archive().exists()
 
 
 @pytest.mark.e2e
-def test_training_in_the_background_writes_the_archive(own_cache, monkeypatch):
-    elsewhere = own_cache / "elsewhere"
+def test_training_in_the_background_writes_the_archive(separate_cache, monkeypatch):
+    elsewhere = separate_cache / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.setenv("TMPDIR", str(elsewhere))
-    monkeypatch.setenv("EAGRE_STATE", str(own_cache / "state"))
+    monkeypatch.setenv("EAGRE_STATE", str(separate_cache / "state"))
     log = train_in_background()
-    wait_until(lambda: processes_of(own_cache, "dev.eagre.broker.EmbeddedBroker"), 120, "no broker")
+    wait_until(
+        lambda: processes_of(separate_cache, "dev.eagre.broker.EmbeddedBroker"), 120, "no broker"
+    )
     assert registry.running() == [], "its broker is registered like any other"
-    wait_until(lambda: archive().exists() or not training(own_cache), 300, "no archive", interval=1)
+    wait_until(
+        lambda: archive().exists() or not training(separate_cache), 300, "no archive", interval=1
+    )
     assert archive().exists(), log.read_text()
-    wait_until(lambda: not processes_of(own_cache), 60, "a child process still runs")
+    wait_until(lambda: not processes_of(separate_cache), 60, "a child process still runs")
     assert not folders()
     assert not list(elsewhere.iterdir())
     assert not state_dir().exists()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 UNLOCKED_SECONDS = 24 * 3600
-"""How old a folder without a lock must be to be abandoned: earlier releases made such folders."""
+"""The age at which a folder without a lock is abandoned; earlier releases made such folders."""
 
 
 def write_atomically(path: Path, text: str, *, durable: bool = False) -> None:
@@ -51,7 +51,7 @@ write_whole = write_atomically  # the earlier name, still used by runtime/ and d
 
 
 class TemporaryFolder:
-    """A folder that goes when its user is done, and is swept where that was killed.
+    """A temporary folder, removed by its owner, or by a later process if the owner was killed.
 
     It is locked from its creation until every process that holds the lock has ended. Making one
     first removes the folders of the same kind that no process holds.
@@ -64,9 +64,9 @@ class TemporaryFolder:
 
     Args:
         base: The folder in which it is made.
-        kind: How the names of all folders of this kind begin.
-        mark: How its own name goes on.
-        spare: Tells of a folder that nobody holds whether it is in use nevertheless.
+        kind: The prefix of all folders of this kind.
+        mark: The next part of its name.
+        spare: Returns whether an unlocked folder is in use nevertheless.
         before_removal: Called with each folder that is about to be removed.
     """
 
@@ -90,7 +90,7 @@ class TemporaryFolder:
             fcntl.flock(self.lock, fcntl.LOCK_EX)
 
     def remove(self) -> None:
-        """Remove it with everything in it, and give up the lock; a second time does nothing."""
+        """Remove it with its contents, and release the lock; a second call does nothing."""
         if self.lock < 0:
             return
         self._remove(self.path)
@@ -98,7 +98,7 @@ class TemporaryFolder:
         self.lock = -1
 
     def _remove(self, folder: Path) -> None:
-        """Remove a folder; what a dying process still writes into it is left to the next sweep."""
+        """Remove a folder; a later cleanup removes files that a dying process still writes."""
         self._before_removal(folder)
         shutil.rmtree(folder, ignore_errors=True)
         if folder.exists():
@@ -114,7 +114,7 @@ class TemporaryFolder:
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Let one process at a time change a file or what is in a folder; the lock lies beside it."""
+    """Allow only one process at a time to change a file or folder; the lock is a file beside it."""
     lock = _open(path.with_name(f".{path.name}.lock"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -124,7 +124,7 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def _held(folder: Path) -> bool:
-    """Tell whether a process holds the lock of a folder, or may just be about to."""
+    """Return whether a process holds the lock of a folder, or may be about to take it."""
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Writes the start-up archive: runs typical pipelines, so that the JVM can save their classes.
 
-``eagre jars fetch`` does this once, in a process of its own; ``eagre demo`` leaves it to a process
+``eagre jars fetch`` does this once, in a separate process; ``eagre demo`` leaves it to a process
 in the background. See ``eagre.jvm.archive``.
 """
 
@@ -36,24 +36,24 @@ LONGEST_PLACE = 70
 """Of Java's temporary folder: the path of a socket in it may have about a hundred characters."""
 KILL_SECONDS = 10
 KEPT = 3
-"""Archives: there may be several environments, of 200 MB each."""
+"""The number of archives to keep, of 200 MB each, for several environments."""
 LOADED_SECONDS, LOADED_RATE, SHORT = 15, 2_000, "200 ms"
-"""Enough ends of epochs for the compiler to have seen what they take."""
+"""Enough epoch boundaries for the compiler to see their code."""
 EPOCHS = "spark.sql.streaming.realTimeMode.minBatchDuration"
 
 
 KIND = "training-"
-"""How the names of all trainings' folders begin."""
+"""The prefix of the folders of all trainings."""
 MODULE = "eagre.startup_training"
 BACKGROUND = "--background"
 BACKGROUND_LIMIT_SECONDS = 3600
-"""On a busy machine it gets what others leave."""
+"""The lowest priority: on a busy machine other processes come first."""
 
 
 def train_in_background() -> Path:
-    """Start writing the archive in a process that goes on when this one ends.
+    """Start writing the archive in a process that outlives this one.
 
-    It runs only while nothing else wants the processor. Nothing is started where one is at it.
+    It has the lowest CPU priority. Nothing is started while another training runs.
 
     Returns:
         Its log.
@@ -78,14 +78,14 @@ def _start(log: Path) -> int:
             stderr=output,
             start_new_session=True,
         )
-    process.returncode = 0  # it is left to itself: only its note knows it from here on
+    process.returncode = 0  # detached: only its pid file knows it from here on
     return process.pid
 
 
 def stop_background_training() -> bool:
-    """End the writing of an archive in the background; tell whether there was one.
+    """Stop a training in the background; return whether there was one.
 
-    What is measured now would be slower for it, and it is started again later.
+    It would slow down measurements, and it is started again later.
     """
     pid = _noted()
     if pid is None:
@@ -98,7 +98,7 @@ def stop_background_training() -> bool:
 
 
 def _kill(pid: int) -> None:
-    """Kill a training with all it started, its broker too, and wait until they are gone."""
+    """Kill a training with its children and its broker, and wait for their end."""
     import psutil
 
     tree = []
@@ -117,7 +117,7 @@ def _note() -> Path:
 
 
 def _noted() -> int | None:
-    """Give the process that writes an archive in the background, if one does."""
+    """Return the training that runs in the background, if any."""
     try:
         noted = json.loads(_note().read_text())
         return int(noted["pid"]) if same_process(noted["pid"], noted["born"]) else None
@@ -133,12 +133,12 @@ def forget(pid: int) -> None:
 
 
 def _mark(pid: int) -> str:
-    """How the name of a training's folder goes on: one that is killed cannot remove it."""
+    """The middle part of a training folder's name, to find the folder of a killed training."""
     return f"{pid}-"
 
 
 def _train_when_idle() -> None:
-    """Write the archive with the lowest priority there is."""
+    """Write the archive with the lowest priority."""
     with contextlib.suppress(AttributeError, OSError):  # Linux only
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     os.nice(19)
@@ -151,15 +151,15 @@ def _train_when_idle() -> None:
 
 
 def train(limit_seconds: float = LIMIT_SECONDS) -> Path:
-    """Write the archive for this Java and these jars, unless it is there.
+    """Write the archive for this Java and these jars, unless it exists.
 
     Args:
-        limit_seconds: How long it may take.
+        limit_seconds: The time limit.
 
     Raises:
         JvmError: It could not be written; everything works without.
     """
-    class_path("spark", logging.info)  # the archive is named after its jars: they must be there
+    class_path("spark", logging.info)  # the archive is named after its jars: they must exist
     target = archive.archive()
     if target.exists():
         return target
@@ -175,7 +175,7 @@ def train(limit_seconds: float = LIMIT_SECONDS) -> Path:
 
 
 def _failure(part: Path, limit_seconds: float) -> str:
-    """Run the pipelines in a process that writes the archive; tell why that failed, if it did."""
+    """Run the pipelines in a process that writes the archive; return the reason of a failure."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", MODULE, str(part)],
@@ -189,12 +189,12 @@ def _failure(part: Path, limit_seconds: float) -> str:
         return f"not done within {limit_seconds:g} s"
     if not done.returncode:
         return ""
-    told = _last_word(done.stderr.decode(errors="replace"))
-    return f"exit code {done.returncode}: {told}"
+    output = _last_line(done.stderr.decode(errors="replace"))
+    return f"exit code {done.returncode}: {output}"
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Keep all that a training leaves in its own folder, its broker's registration included."""
+    """Return an environment that keeps all files of a training in its folder."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
     stated = inherited.get("JAVA_TOOL_OPTIONS", "")
     place = f" -Djava.io.tmpdir={folder}" if len(str(folder)) <= LONGEST_PLACE else ""
@@ -208,7 +208,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def remove_old(folder: Path) -> None:
-    """Keep the newest archives; another training may be removing the same ones."""
+    """Remove old archives; another training may be removing the same ones."""
     written = []
     for path in folder.glob("*.archive"):
         with contextlib.suppress(FileNotFoundError):
@@ -217,13 +217,13 @@ def remove_old(folder: Path) -> None:
         old.unlink(missing_ok=True)
 
 
-def _last_word(told: str) -> str:
-    r"""What a process said last; Java's list of its own options is no reason.
+def _last_line(output: str) -> str:
+    r"""Return the last line of a process's output, without Java's note about its options.
 
-    >>> _last_word("no space left\nPicked up JAVA_TOOL_OPTIONS: -Da=b")
+    >>> _last_line("no space left\nPicked up JAVA_TOOL_OPTIONS: -Da=b")
     'no space left'
     """
-    lines = [line for line in told.splitlines() if line and not line.startswith("Picked up")]
+    lines = [line for line in output.splitlines() if line and not line.startswith("Picked up")]
     return lines[-1][:LONGEST_REASON] if lines else "it said nothing"
 
 
@@ -274,7 +274,7 @@ def _run(target: str) -> None:
 
 
 def _under_load(pipeline: Pipeline, harness: Harness, rows: list[dict[str, Any]]) -> None:
-    """Run it through many ends of epochs: the next JVM compiles at once what is hot in this one."""
+    """Run it through many epoch boundaries: the next JVM compiles hot code earlier."""
     from eagre.commit import Checkpoint
 
     folder = Path(f"{pipeline.name}-loaded").resolve()

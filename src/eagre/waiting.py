@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 SAMPLES, ADDITIONS = 10, 20_000
 USUAL_SECONDS = 0.0012
-"""What so many additions take on the machine that the limits are meant for."""
+"""The seconds that these additions take on the reference machine."""
 GAP_SECONDS = 0.008
 """Between samples: together they last as long as a period of a container's CPU quota, 100 ms."""
 SLOWEST = 10.0
@@ -28,9 +28,9 @@ def wait_until(
 ) -> T:
     """Ask again and again until the answer is true, and return that answer.
 
-    When the time is over, the speed of the machine is measured, and a slow one gets as many times
-    longer: a start that takes 20 s on a quiet machine takes minutes on a starved one. ``patient``
-    is asked then whether there is anything to wait for.
+    After the timeout, the speed of the machine is measured, and a slower machine gets as many times
+    longer: a start that takes 20 s on an idle machine takes minutes on a busy one. ``patient``
+    then decides whether waiting still makes sense.
 
     >>> wait_until(lambda: 42, timeout=1, message="never")
     42
@@ -53,10 +53,10 @@ def wait_until(
 
 
 def machine_slowness(at_least: float = 1.0) -> float:
-    """Measure how many times slower this machine is now than the one limits are meant for.
+    """Return how many times slower this machine is now than the reference machine.
 
-    A process whose CPU quota is used up stands still for the rest of a period: short samples are
-    spread over one, and what a gap between them takes longer than it should counts too.
+    A process whose CPU quota is used up is paused for the rest of a period: short samples are
+    spread over a period, and delays between them count too.
 
     >>> 1 <= machine_slowness() <= 10
     True

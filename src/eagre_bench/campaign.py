@@ -1,4 +1,4 @@
-"""One run: every system under the same load on one machine, round after round."""
+"""One run: every system under the same load on one machine, in several rounds."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 BEHIND = "the load generator"
 AGAIN = 2
-"""So many trials of a workload are repeated when the generator fell behind in them."""
+"""The number of trials of a workload that are repeated if the generator was late."""
 TOPIC_SETTINGS = {"message.timestamp.type": "LogAppendTime"}
 TABLE = "merchants"
-"""The topic with the merchants, one for all trials."""
+"""The topic with the merchants, shared by all trials."""
 
 Figures = dict[str, Any]
 Measure = Callable[["Workload", "System"], Figures]
@@ -39,7 +39,7 @@ Measure = Callable[["Workload", "System"], Figures]
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line may change of every workload.
+    """The options of the command line for every workload.
 
     Attributes:
         rounds: How often each system is measured.
@@ -47,9 +47,9 @@ class Options:
         warmup: Seconds before the measurement.
         seconds: Seconds measured.
         epoch: Each system's checkpoint interval.
-        trigger: Of micro-batch.
-        recovery: Whether each system is killed and started again in mid-run.
-        slow_checkpoint_ms: How much longer each access to the checkpoint store takes.
+        trigger: The trigger of micro-batches.
+        recovery: Whether each system is killed and restarted during the measurement.
+        slow_checkpoint_ms: The additional latency of each access to the checkpoint store.
     """
 
     rounds: int = 2
@@ -62,7 +62,7 @@ class Options:
     slow_checkpoint_ms: int = 0
 
     def applied(self, name: str) -> Workload:
-        """Read a workload, with what is changed."""
+        """Return a workload with these options applied."""
         fields = ("rate", "warmup", "seconds", "epoch", "trigger")
         stated = {field: getattr(self, field) for field in fields}
         return replace(
@@ -72,7 +72,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Turn:
-    """One trial to come."""
+    """One trial of a run."""
 
     workload: Workload
     system: System
@@ -82,34 +82,34 @@ class Turn:
 
     @property
     def name(self) -> str:
-        """As the progress display calls it."""
+        """The name in the progress display."""
         again = " again (A/A control)" if self.control else ""
         return f"{self.workload.name}, round {self.round}: {self.system.name}{again}{self.note}"
 
 
 class Observer(Protocol):
-    """Who is told how a run goes on."""
+    """Receives the progress of a run."""
 
     def say(self, text: str) -> None:
-        """Something is being done."""
+        """Report a step."""
 
     def begin(self, turn: Turn, number: int, of: int) -> None:
-        """A trial begins."""
+        """Report the start of a trial."""
 
     def second(self, figures: Figures) -> None:
-        """A second of it has passed."""
+        """Report a second of a trial."""
 
     def end(self, figures: Figures) -> None:
-        """It is over."""
+        """Report the figures of a trial."""
 
 
 class Bench:
-    """A broker and a folder, in which systems are measured one after the other.
+    """A broker and a folder to measure systems in, one after the other.
 
     Args:
         folder: For logs and state.
-        options: As they were given.
-        observer: Who is told.
+        options: The options of the run.
+        observer: Receives the progress.
     """
 
     def __init__(self, folder: Path, options: Options, observer: Observer) -> None:
@@ -129,15 +129,15 @@ class Bench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the logs, take away what the trials kept."""
+        """Remove the state of the trials; keep the logs."""
         self._broker.stop()
         shutil.rmtree(self._folder / "state", ignore_errors=True)
         self._merchants.unlink(missing_ok=True)
 
     def measure(self, chosen: Workload, system: System, *, kill: bool = False) -> Figures:
-        """Run one trial on topics and a state folder of its own.
+        """Run one trial with separate topics and a separate state folder.
 
-        A system that cannot be measured gives ``failed``, and the run goes on.
+        If a system cannot be measured, the figures contain ``failed``, and the run continues.
         """
         self._trials += 1
         kill = kill or self._options.recovery
@@ -211,9 +211,9 @@ class Campaign:
         self._again: dict[str, int] = {}
 
     def turns(self, *, control: bool = True) -> Iterator[Turn]:
-        """Every trial in its order; each second round goes the other way round.
+        """Yield every trial in order; every second round is reversed.
 
-        The A/A control is one system measured at least twice: its rounds, or a trial more.
+        The A/A control is one system measured at least twice: in its rounds, or in an extra trial.
         """
         for chosen in self._workloads:
             able = [system for system in self._systems if not system.refusal(chosen.name)]
@@ -244,14 +244,14 @@ class Campaign:
 
 
 def control_of(systems: list[System]) -> System:
-    """Choose the system that is measured twice: Eagre, or the first that is not the floor."""
+    """Return the system of the A/A control: Eagre, or the first that is not the floor."""
     named = {system.name: system for system in systems}
     others = [system for system in systems if not system.forwards]
     return named.get("eagre") or (others or systems)[0]
 
 
 def problems(figures: Figures, *, recovery: bool = False) -> list[str]:
-    """Say why a trial's figures do not count; nothing if they do.
+    """Return why the figures of a trial are invalid; empty if they are valid.
 
     >>> problems({"lost": 3, "repeated": 0, "wrong": 0, "negative": 0, "late_p99_ms": 1.0})
     ['3 events were not answered']
@@ -269,9 +269,9 @@ def problems(figures: Figures, *, recovery: bool = False) -> list[str]:
 
 
 def gaps_ms(series: list[Figures], marks: list[float], seconds: float) -> list[float]:
-    """The longest wait of a row around each checkpoint of the measured time.
+    """Return the longest wait of a row around each checkpoint of the measured time.
 
-    Rows that wait for a checkpoint are due in the second in which it is done, or in one beside it.
+    Rows that wait for a checkpoint are due in the second of its end, or in a neighbouring one.
 
     >>> series = [{"second": at, "max_ms": ms} for at, ms in enumerate([4.0, 90.0, 5.0, 6.0])]
     >>> gaps_ms(series, [-0.5, 2.2], seconds=4)
@@ -284,7 +284,7 @@ def gaps_ms(series: list[Figures], marks: list[float], seconds: float) -> list[f
 
 
 def require_any(workloads: list[Workload], systems: list[System]) -> None:
-    """Refuse a run in which nothing would be measured.
+    """Refuse a run without anything to measure.
 
     Raises:
         BenchError: No system can run any workload.
@@ -299,7 +299,7 @@ def require_any(workloads: list[Workload], systems: list[System]) -> None:
 
 
 def prepare(systems: list[System], observer: Observer) -> dict[str, str]:
-    """Bring what each system needs; give the reason for each that could not be had."""
+    """Prepare each system; return the reason for each that could not be prepared."""
     missing = {}
     for system in systems:
         began = time.monotonic()
@@ -307,7 +307,7 @@ def prepare(systems: list[System], observer: Observer) -> dict[str, str]:
             system.prepare(observer.say)
         except EagreError as error:
             missing[system.name] = str(error)
-            observer.say(f"{system.name} is left out: {error}")
+            observer.say(f"{system.name} is skipped: {error}")
         if (took := time.monotonic() - began) > 1:
             observer.say(f"{system.name}: ready after {took:.0f} s")
     return missing

@@ -1,4 +1,4 @@
-"""Two runs of the benchmark, figure by figure."""
+"""Compares two runs of the benchmark, figure by figure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Comparison = dict[str, dict[str, dict[str, Any]]]
 
 
 def compare(before: Document, after: Document) -> Comparison:
-    """Give, for each workload and system both runs hold, each figure before and after.
+    """Return each figure before and after, for the workloads and systems of both runs.
 
     ``verdict`` is *better* or *worse* only beyond what either run's A/A control shows between two
     measurements of one system; else *no difference*.

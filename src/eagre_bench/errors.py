@@ -1,7 +1,7 @@
-"""What the benchmark raises on purpose."""
+"""The errors of the benchmark."""
 
 from eagre.errors import EagreError
 
 
 class BenchError(EagreError):
-    """A workload, a system or a report of the benchmark is not as it must be."""
+    """An invalid workload, system or report."""

@@ -1,7 +1,7 @@
-"""What the results are worth: their latency, and whether they are right.
+"""Judges results: their latency and their correctness.
 
-A result that is wrong, comes twice or never comes is counted here, so that a fast wrong answer is
-no answer. All of it happens after the load has ended, away from what is measured.
+Wrong, duplicate and missing results are counted, so that a fast wrong answer does not count.
+It runs after the load has ended, so that it does not affect the measurement.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from eagre_bench.workload import Workload
 
 SETTLE_US = 300_000
-"""What arrives so soon after a kill was on its way before it."""
+"""Results that arrive so soon after a kill were sent before it."""
 
 FORWARDED = ("id", "event_time")
-"""What tells events apart that are only forwarded; ``dedup`` sends some ids again."""
+"""The identity of forwarded events; ``dedup`` sends some ids again."""
 
 Slot = tuple[Any, ...]
 
@@ -51,7 +51,7 @@ class Verified:
         self._probes = self._probe_names()
 
     def take(self, value: bytes, received_us: int, appended_ms: int) -> None:
-        """Compare a result with the reference, and close what it answers."""
+        """Compare a result with the reference, and mark its event as answered."""
         result = _parse(value)
         slot, version = self._place(result)
         if slot and slot[0] in self._probes:
@@ -66,11 +66,11 @@ class Verified:
             self._close(slot, version, received_us, appended_ms)
 
     def complete(self) -> bool:
-        """Tell whether every event has been answered."""
+        """Return whether every event has been answered."""
         return not self._open
 
     def verdict(self) -> dict[str, Any]:
-        """Give percentiles, counts, the curve and the seconds."""
+        """Return percentiles, counts, the curve and the seconds."""
         total = Histogram()
         seconds: dict[int, Histogram] = defaultdict(Histogram)
         for number, (received, _) in self._measured():
@@ -91,14 +91,14 @@ class Verified:
         }
 
     def links(self, appended: list[int]) -> dict[str, float]:
-        """Split the latency of the typical event by what the two topics' own clocks say.
+        """Split the latency of a typical event by the timestamps of both topics.
 
-        Typical is the middle half; the links are its means, so that they add up.
+        Typical is the middle half; the parts are means, so that they add up.
 
         Args:
-            appended: When the source took each event, in milliseconds.
+            appended: When each event was appended to the source, in milliseconds.
 
-        The broker's clock is cut to whole milliseconds, so half of one is given back.
+        The broker truncates to milliseconds, so half a millisecond is added.
         """
         spans = sorted(
             (
@@ -126,7 +126,7 @@ class Verified:
         ]
 
     def _expect(self) -> None:
-        """Replay what is sent through the reference."""
+        """Run the sent events through the reference."""
         table = merchants()
         states: dict[str, dict[str, Any]] = defaultdict(dict)
         for number, (key, event, _) in enumerate(self._load.feed()):
@@ -164,7 +164,7 @@ class Verified:
         return {event[field] for event in sent for field in fields if field in event}
 
     def _recovery_ms(self) -> float | None:
-        """From the kill to the first new result of the next life."""
+        """Return the time from the kill to the first new result after the restart."""
         if not self._what.kill_us:
             return None
         later = [received for received, _ in self._done.values()]

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 class RunProgress(Progress):
-    """Shows one trial after the other, each with its figures at the end."""
+    """Prints the trials, each with its figures at the end."""
 
     def __init__(self) -> None:
         super().__init__()
         self._began = time.monotonic()
 
     def begin(self, turn: Turn, number: int, of: int) -> None:
-        """Announce a trial of a run."""
+        """Print the start of a trial."""
         if number == 1:
             self._began = time.monotonic()
         self.say(f"{number} of {of}: {turn.name}{self._left(number, of)}")
         self.start(turn.system.name, turn.workload.warmup, turn.workload.seconds)
 
     def end(self, figures: Figures) -> None:
-        """Show the figures of a trial."""
+        """Print the figures of a trial."""
         for problem in figures["problems"]:
             self.say(f"{self.name}: {problem}")
         if "p50_ms" in figures:
@@ -35,7 +35,7 @@ class RunProgress(Progress):
             self.say(f"{self.name}: {', '.join(told)}, max {number(figures['max_ms'])} ms")
 
     def _left(self, number: int, of: int) -> str:
-        """Estimate the time left from the trials that are over."""
+        """Estimate the remaining time from the finished trials."""
         if number == 1:
             return ""
         each = (time.monotonic() - self._began) / (number - 1)

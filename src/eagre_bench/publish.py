@@ -1,4 +1,4 @@
-"""The benchmark's tables in the README and the docs, written and never typed."""
+"""Writes the benchmark's tables into the README and the docs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ COSTS = {"cpu_s_per_million": "CPU s per million", "rss_mb": "memory, MB"}
 
 
 def publish(document: Document, files: list[Path]) -> list[Path]:
-    """Replace the tables between ``<!-- bench:WORKLOAD -->`` marks; give the files that changed.
+    """Replace the tables between ``<!-- bench:WORKLOAD -->`` markers; return the changed files.
 
     Raises:
-        BenchError: No file has a mark for any workload of the run.
+        BenchError: No file has a marker for any workload of the run.
     """
     if not any(_marks(path, document) for path in files):
         raise BenchError(
@@ -33,7 +33,7 @@ def publish(document: Document, files: list[Path]) -> list[Path]:
 
 
 def table(document: Document, workload: str) -> str:
-    """One workload's table in Markdown, with date, machine and commit."""
+    """Return the table of a workload in Markdown, with date, machine and commit."""
     results = document["results"][workload]
     head = ["latency in ms", *COLUMNS.values(), *COSTS.values(), "micro-batch ÷ it, p50 / p99"]
     rows = [_row(document, workload, name, figures) for name, figures in results.items()]
@@ -79,7 +79,7 @@ def _foot(document: Document, workload: str) -> str:
 
 
 def number(value: float) -> str:
-    """Write a figure with as many digits as mean something.
+    """Format a figure with its significant digits.
 
     >>> number(0.4712), number(3.42), number(61.26), number(1043.0)
     ('0.47', '3.4', '61', '1,043')

@@ -1,4 +1,4 @@
-"""The highest rate a system holds with its p99 below a bound."""
+"""Finds the highest rate that a system sustains with its p99 below a bound."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 HELD_BELOW_MS = 100.0
 REFINEMENTS = 2
 TRIES = 2
-"""A moment in which the machine stood still is not a system's limit."""
+"""A pause of the machine is not a limit of the system."""
 HIGHEST_RATE = 128_000
 
 Figures = dict[str, Any]
 
 
 def find_rate(chosen: Workload, measure: Callable[[Workload], Figures]) -> Figures:
-    """Double the rate until it is not held, then halve the step between held and not held.
+    """Double the rate until the system cannot sustain it, then halve the step.
 
-    A rate is not held when a second trial of it fails as well.
+    A rate is too high if a second trial fails as well.
 
-    Gives the figures of the highest rate that was held, with ``max_rate`` and every rate tried.
-    Where the generator itself fell behind first, ``generator_bound`` is true: the system may hold
+    Returns the figures of the highest sustained rate, with ``max_rate`` and every rate tried.
+    If the generator was late first, ``generator_bound`` is true: the system may sustain
     more.
     """
     tried: list[Figures] = []
@@ -58,7 +58,7 @@ def find_rate(chosen: Workload, measure: Callable[[Workload], Figures]) -> Figur
 
 
 def holds(figures: Figures) -> bool:
-    """Whether a trial's results were all right and in time.
+    """Return whether the results of a trial were correct and in time.
 
     >>> holds({"problems": [], "p99_ms": 12.0}), holds({"problems": [], "p99_ms": 130.0})
     (True, False)

@@ -40,7 +40,7 @@ SUMS = ("lost", "repeated", "wrong", "negative")
 RATIOS = ("p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms", "cpu_s_per_million")
 FOUND = ("max_rate", "rates", "generator_bound")
 AGAINST = ("spark-micro-batch", "flink", "floor")
-"""Whom every other system is compared with."""
+"""The systems that every other system is compared with."""
 
 
 def document(
@@ -50,7 +50,7 @@ def document(
     trials: list[tuple[Turn, Figures]],
     missing: dict[str, str],
 ) -> Document:
-    """Put a run together."""
+    """Build the document of a run."""
     results = {
         chosen.name: {system.name: _result(chosen, system, trials, missing) for system in systems}
         for chosen in workloads
@@ -70,7 +70,7 @@ def document(
 
 
 def summary(trials: list[Figures]) -> Figures:
-    """Medians of the trials that count, and what is wrong with those that do not."""
+    """Return the medians of the valid trials, and the problems of the others."""
     sound = [figures for figures in trials if not figures["problems"]]
     measured = [figures for figures in trials if "failed" not in figures]
     used = sound or measured
@@ -99,15 +99,15 @@ def summary(trials: list[Figures]) -> Figures:
 
 
 def reason(figures: Figures) -> str:
-    """Why a result is not valid: the system cannot, or what was wrong with its trials."""
+    """Return why a result is invalid: an unsupported workload, or problems of its trials."""
     return figures.get("refused") or "; ".join(figures["problems"])
 
 
 def links(trials: list[Figures]) -> dict[str, float]:
-    """The typical event's latency by link, in milliseconds.
+    """Return the latency of a typical event by part, in milliseconds.
 
-    The result's way into its topic cannot be seen from outside; it is taken to cost what the
-    event's way into the source costs, and the engine is the rest.
+    The append of the result cannot be measured from outside; it is estimated as the
+    append of the event to the source, and the engine is the rest.
     """
     kept = [figures for figures in trials if figures.get("links")]
     if not kept:
@@ -123,10 +123,10 @@ def links(trials: list[Figures]) -> dict[str, float]:
 
 
 def ratios(results: dict[str, Figures], control: Figures) -> dict[str, dict[str, Figures]]:
-    """Each system's figures over those of the ones it is compared with.
+    """Return the ratios of each system to those it is compared with.
 
-    A ratio above one means that ``against`` is slower. ``differs`` is false where the difference
-    is within what the control shows between two runs of one system. Without a control there are no
+    A ratio above one means that ``against`` is slower. ``differs`` is false if the difference
+    is within the difference of two runs of the control. Without a control there are no
     ratios.
     """
     if not control.get("noise"):
@@ -143,7 +143,7 @@ def ratios(results: dict[str, Figures], control: Figures) -> dict[str, dict[str,
 
 
 def ratio(against: Figures, figures: Figures, metric: str, control: Figures) -> Figures:
-    """How many times larger a figure of the one is than that of the other."""
+    """Return the ratio of a figure of two systems."""
     value = against[metric] / figures[metric] if figures[metric] else 0.0
     noise = control["noise"][metric]
     apart = bool(value) and max(value, 1 / value) > noise
@@ -154,7 +154,7 @@ def load_document(path: Path) -> Document:
     """Read a run from its file or its folder.
 
     Raises:
-        BenchError: There is none, or it is of another schema.
+        BenchError: It does not exist or has another schema.
     """
     file = path / "bench.json" if path.is_dir() else path
     try:
@@ -171,7 +171,7 @@ def load_document(path: Path) -> Document:
 
 
 def about_here() -> dict[str, Any]:
-    """When, where and of which commit."""
+    """Return date, machine and commit."""
     import psutil
 
     from eagre.jvm import find_java
@@ -191,7 +191,7 @@ def about_here() -> dict[str, Any]:
 
 
 def described(workloads: list[Workload], systems: list[System]) -> dict[str, Any]:
-    """The workloads, and every setting of the systems; jars by their names alone."""
+    """Return the workloads and all settings of the systems; jars without their folders."""
     typical = _typical(workloads[0])
     return {
         "workloads": {chosen.name: vars(chosen) for chosen in workloads},
@@ -244,7 +244,7 @@ def _of(
 
 
 def _control(workload: str, systems: list[System], trials: list[tuple[Turn, Figures]]) -> Figures:
-    """How far apart runs of one and the same system are: the largest ratio between two of them."""
+    """Return the largest ratio between two trials of the same system."""
     able = [system for system in systems if not system.refusal(workload)]
     if not able:
         return {}
@@ -262,7 +262,7 @@ def _noise(values: list[float]) -> float:
 
 
 def _broken(figures: Figures) -> bool:
-    """Whether a trial's results were not those of the workload."""
+    """Return whether a trial had wrong results."""
     return any(figures[name] for name in ("lost", "wrong", "negative"))
 
 

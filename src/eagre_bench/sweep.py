@@ -1,4 +1,4 @@
-"""Sweeps: one setting over its range, or one operator or system after the other."""
+"""Sweeps over the values of a setting, or over operators or systems."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ LEAST_SECONDS = 30.0
 BOUNDARIES = 2
 LEAST_WARMUP = 30.0
 OPERATORS_WARMUP = 90.0
-"""Unless another is stated: a minute goes into compiling an operator's code, on two cores."""
+"""The default: compiling an operator's code takes a minute on two cores."""
 EPOCHS_MEASURED = 21
-"""Of the boundaries: so that 20 of them are inside."""
+"""For boundaries: enough epochs for 20 of them."""
 SIDE_BY_SIDE = ("eagre", "flink")
 BASELINES = {"trigger": "real time", "operators": "count"}
 COMPARED = {"p50_ratio": "p50_ms", "p99_ratio": "p99_ms", "gap_ratio": "gap_ms"}
-"""What an operator is compared with the baseline by, and Eagre with Flink."""
+"""The figures by which an operator is compared with the baseline, and Eagre with Flink."""
 
 Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Point:
-    """One value of the setting that is swept, one operator, or what they are compared with."""
+    """One value of the setting, one operator, or the baseline."""
 
     label: str
     system: System
@@ -67,17 +67,17 @@ class Point:
 
 
 class Sweep:
-    """A setting, its points, and the run over them.
+    """A setting, its points, and their measurement.
 
     Args:
         kind: ``trigger``, ``epoch``, ``operators`` or ``boundary``.
-        options: As for a run; ``rounds`` are of the whole sweep.
-        workload: The name of the workload, instead of the usual; each operator has its own.
-        values: The points, instead of the usual ones.
+        options: As for a run; ``rounds`` apply to the whole sweep.
+        workload: The name of the workload instead of the default; operators have their own.
+        values: The points instead of the defaults.
 
     Raises:
-        BenchError: One is no operator, or a system cannot run the workload.
-        SettingsError: One is no interval.
+        BenchError: A point is not an operator, or a system cannot run the workload.
+        SettingsError: A point is not an interval.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Sweep:
             require_any([point.workload], [point.system])
 
     def run(self, folder: Path, observer: Observer) -> Document:
-        """Measure every point in every round; each second round goes the other way round."""
+        """Measure every point in every round; every second round is reversed."""
         points = self._points
         for each in dict.fromkeys(point.system for point in points):
             each.prepare(observer.say)
@@ -145,7 +145,7 @@ class Sweep:
             yield Point(value, system("eagre"), one, recovery=True)
 
     def _side_by_side(self) -> Iterator[Point]:
-        """Each workload and epoch on both systems, long enough for the boundaries."""
+        """Return each workload and epoch on both systems, long enough for the boundaries."""
         for chosen in map(self._options.applied, self._names):
             for value in self._values:
                 longer = replace(
@@ -203,7 +203,7 @@ def _require_operator(name: str) -> None:
 
 
 def _compared(point: Figures, baseline: Figures | None) -> Figures:
-    """How many times as long a point takes as the baseline, where both count."""
+    """Return the ratio of a point to the baseline, if both are valid."""
     if not baseline or not baseline["valid"] or not point["valid"]:
         return {}
     return {
@@ -214,7 +214,7 @@ def _compared(point: Figures, baseline: Figures | None) -> Figures:
 
 
 def _recovery(point: Figures, killed: Figures) -> Figures:
-    """What a kill in mid-epoch cost: time, and rows that came again; whether all came out right."""
+    """Return the cost of a kill in mid-epoch: time, duplicates, correctness."""
     names = ("recovery_ms", "repeated", "lost", "wrong")
     return {
         **{name: killed.get(name) for name in names},

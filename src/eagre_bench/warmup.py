@@ -1,4 +1,4 @@
-"""The warm-up of a broker that has just been started."""
+"""The warm-up of a new broker."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WARM_RATE, WARM_SECONDS = 2_000.0, 25.0
-"""The load on a fresh broker before it is measured: until its hot code is compiled."""
+"""The warm-up load of a new broker: until its hot code is compiled."""
 
 
 def warm_broker(brokers: str, folder: Path) -> None:
-    """Put a fresh broker under load alone, in and out: its first seconds are many times slower."""
+    """Load a new broker, producing and consuming: its first seconds are many times slower."""
     source, sink = "warm-up-events", "warm-up-results"
     topics = Topics(brokers)
     for topic in (source, sink):

@@ -1,4 +1,4 @@
-"""Workloads: what is sent, how fast, and what the results must be. One data file for each."""
+"""Workloads: events, rate and expected results. One data file each."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Workload:
-    """One workload, as its data file says it.
+    """One workload, as in its data file.
 
     Attributes:
         name: The name of the file.
-        title: What it is, in a few words.
-        statement: The semantics that every system must meet.
+        title: A short description.
+        statement: The semantics that every system must implement.
         rate: Events per second.
         warmup: Seconds before the measurement.
         seconds: Seconds measured.
-        trigger: Of micro-batch.
-        epoch: How often progress is made durable, in every system.
-        partitions: Of the source and of the results.
-        cards: How many keys there are.
+        trigger: The trigger of micro-batches.
+        epoch: The checkpoint interval of every system.
+        partitions: The partitions of the source and of the results.
+        cards: The number of keys.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Workload:
 
     @property
     def reference(self) -> str:
-        """How a load names it, for the processes of a trial.
+        """The name for the processes of a trial.
 
         >>> workload("python-map").reference
         'eagre_bench.workloads:python_map'
@@ -84,7 +84,7 @@ class Workload:
         return SEMANTICS[self.name]
 
     def events(self, seed: int) -> Iterator[Event]:
-        """Events without their time, for ever; ids and cards are of this seed alone.
+        """Yield events without their time, endlessly; ids and cards depend on the seed.
 
         >>> [event["id"] for event, _ in zip(workload("count").events(7), range(2))]
         ['7-0', '7-1']
@@ -96,24 +96,24 @@ class Workload:
         return _repeating(random, payments) if self.name == "dedup" else payments
 
     def feed(self, load: Load) -> Iterator[Record]:
-        """Give each event with its intended time in ``event_time``."""
+        """Yield each event with its intended time in ``event_time``."""
         field = self.semantics.key
         for number, event in zip(range(load.records), self.events(load.seed), strict=False):
             due = load.due_us(number)
             yield event[field], {**event, "event_time": due // 1000}, due
 
     def judge(self, what: Measurement) -> Judge:
-        """Compare the results with the reference."""
+        """Return a judge that compares the results with the reference."""
         from eagre_bench.judge import Verified
 
         return Verified(self, what)
 
     def evidence(self, record: Any) -> bytes:  # noqa: ANN401  (a record of Kafka's client)
-        """Keep a result's value."""
+        """Return the value of a result."""
         return record.value() or b""
 
     def glance_us(self, what: Measurement, evidence: bytes) -> int | None:
-        """Tell when a result's event was due, if the result has its time."""
+        """Return when the event of a result was due, if the result contains its time."""
         del what
         return event_time_us(evidence)
 
@@ -122,7 +122,7 @@ def workload(name: str) -> Workload:
     """Read a workload's data file.
 
     Raises:
-        BenchError: There is none of that name.
+        BenchError: It does not exist.
     """
     if name not in names():
         raise BenchError(
@@ -134,13 +134,13 @@ def workload(name: str) -> Workload:
 
 
 def names() -> list[str]:
-    """All workloads, in the order they are told of."""
+    """Return all workloads, in the order of the report."""
     return list(SEMANTICS)
 
 
 @cache
 def merchants() -> Merchants:
-    """The table that ``enrich`` joins with."""
+    """Return the table that ``enrich`` joins with."""
     random = Random(0)  # noqa: S311
     return {
         f"m{number:04}": [random.choice(_CATEGORIES), random.choice(_COUNTRIES)]
@@ -149,7 +149,7 @@ def merchants() -> Merchants:
 
 
 def write_merchants(path: Path) -> None:
-    """Write the table for the systems."""
+    """Write the table as a file for the systems."""
     path.write_text("".join(f"{m},{c[0]},{c[1]}\n" for m, c in merchants().items()))
 
 
@@ -165,7 +165,7 @@ def send_merchants(brokers: str, topic: str) -> None:
 
 
 def event_time_us(value: bytes) -> int | None:
-    """Find the event's time in a result without parsing it; not every workload's results have one.
+    """Find the event time in a result without parsing it; some workloads have none.
 
     >>> event_time_us(b'{"event_time":1731650000123,"payload":""}')
     1731650000123000

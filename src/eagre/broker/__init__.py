@@ -1,4 +1,4 @@
-"""The embedded Kafka broker, and a look into the topics of any."""
+"""The embedded Kafka broker, and topic metadata of any cluster."""
 
 from eagre.broker.client import Client
 from eagre.broker.server import EmbeddedBroker

@@ -1,8 +1,8 @@
-"""How clients reach a Kafka cluster and are let in: said once, for librdkafka and for Java.
+"""Addresses and security settings of Kafka clients, for librdkafka and for Java.
 
-The settings are those of a Java client, as Kafka's own tools take them with ``--command-config``;
-librdkafka's names for the same things are understood as well. Eagre's own look at topics speaks
-librdkafka, Spark's connector and the companion speak Java: each gets its own dialect. Values are
+The settings are those of a Java client, as Kafka's tools accept them with ``--command-config``;
+librdkafka's names for the same settings work as well. Eagre's admin client uses librdkafka,
+Spark's connector and the companion use Java: each gets the settings in its own names. Values are
 never shown.
 """
 
@@ -29,14 +29,14 @@ CONFIG = "EAGRE_KAFKA_CONFIG"
 """The environment variable that names the client's properties file."""
 
 PREFIX = "EAGRE_KAFKA_"
-"""What the environment variables of single settings begin with: EAGRE_KAFKA_SASL_PASSWORD."""
+"""The prefix of environment variables for single settings, such as EAGRE_KAFKA_SASL_PASSWORD."""
 
 _ACCESS = ("security.", "sasl.", "ssl.", "enable.ssl.")
 _SECRET = re.compile(r"password|jaas|\.pem$|keystore\.key$|secret")
 
 
 def is_access(name: str) -> bool:
-    """Tell whether a client's setting is about being let into the cluster.
+    """Return whether a client setting concerns security.
 
     >>> is_access("sasl.password"), is_access("kafka.ssl.keystore.type"), is_access("linger.ms")
     (True, True, False)
@@ -46,15 +46,15 @@ def is_access(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Client:
-    """The address of a cluster, and what it asks of those who come.
+    """The address of a cluster and its security settings.
 
     >>> Client("broker:9093", {"security.protocol": "SASL_SSL", "sasl.password": "secret"})
     Client(brokers='broker:9093', origins=())
 
     Attributes:
         brokers: ``host:port``, several with commas.
-        settings: The settings for security, as they were given.
-        origins: Where they were given: a file, environment variables, options.
+        settings: The security settings, as given.
+        origins: Where they come from: a file, environment variables, options.
     """
 
     brokers: str
@@ -68,18 +68,18 @@ class Client:
         config: Path | str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> Client:
-        """Gather the settings for a cluster.
+        """Collect the settings of a cluster.
 
-        What a declaration says comes before the environment, a single setting before a file. An
-        embedded broker that runs asks for nothing, and is given what the options say alone.
+        A declaration overrides the environment, a single setting overrides a file. For a running
+        embedded broker only the options count, because it has no authentication.
 
         Args:
             brokers: Its address.
-            config: A client's properties file; else the one that ``EAGRE_KAFKA_CONFIG`` names.
-            options: Options of Spark's connector; of those, ``kafka.*`` are the client's.
+            config: A client's properties file; by default that of ``EAGRE_KAFKA_CONFIG``.
+            options: Options of Spark's connector; those with ``kafka.`` belong to the client.
 
         Raises:
-            SettingsError: A file cannot be read, or is not what it should be.
+            SettingsError: A file cannot be read or is invalid.
         """
         stated = {
             name[len("kafka.") :]: value
@@ -98,7 +98,7 @@ class Client:
         return self.settings.get("security.protocol", "PLAINTEXT").upper()
 
     def java(self) -> dict[str, str]:
-        """Give the settings for security as a Java client takes them.
+        """Return the security settings in the names of a Java client.
 
         >>> Client("b:1", {"ssl.ca.location": "ca.pem"}).java()
         {'ssl.truststore.type': 'PEM', 'ssl.truststore.location': 'ca.pem'}
@@ -106,15 +106,15 @@ class Client:
         return dialects.java(self.settings)
 
     def librdkafka(self) -> dict[str, str]:
-        """Give the settings as librdkafka takes them, the address among them.
+        """Return the settings in librdkafka's names, including the address.
 
         Raises:
-            SettingsError: It has no counterpart for one of them.
+            SettingsError: librdkafka does not support one of them.
         """
         return {**dialects.librdkafka(self.settings), "bootstrap.servers": self.brokers}
 
     def described(self) -> str:
-        """Say what is used, without any value that could be secret.
+        """Describe the settings without any value that could be secret.
 
         >>> Client("b:1", {"security.protocol": "SSL"}, ("client.properties",)).described()
         'SSL, from client.properties'
@@ -124,7 +124,7 @@ class Client:
 
     @property
     def login(self) -> str:
-        """Mechanism and user, in words; empty where there is no login."""
+        """Return mechanism and user as text; empty without a login."""
         mechanism = dialects.mechanism(self.settings)
         user = dialects.credentials(self.settings).get("username", "")
         return f"{mechanism} as {user!r}" if mechanism else ""
@@ -137,7 +137,7 @@ def _is_embedded(brokers: str) -> bool:
 
 
 def _around(config: Path | str | None) -> list[tuple[list[str], dict[str, str]]]:
-    """Give what files and variables say, each with their names, the weightier last."""
+    """Return the settings of files and variables with their names; later ones have priority."""
     variables = {
         name: name.removeprefix(PREFIX).lower().replace("_", ".")
         for name in sorted(os.environ)

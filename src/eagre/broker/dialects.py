@@ -1,7 +1,7 @@
-"""A client's settings for security in two dialects: Java's and librdkafka's.
+"""Translates security settings between the names of Java and of librdkafka.
 
-PEM is the format both read. A truststore of Java's own format has no counterpart in librdkafka:
-name the same certificates as ``ssl.ca.location`` beside it, and both are served.
+Both read PEM. librdkafka cannot read a truststore in Java's format:
+also provide its certificates as ``ssl.ca.location``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 LOGIN_MODULES = {"PLAIN": _PLAIN, "SCRAM-SHA-256": _SCRAM, "SCRAM-SHA-512": _SCRAM}
-"""The SASL mechanisms that both dialects have, with Java's classes for them."""
+"""The SASL mechanisms that both clients support, with Java's classes for them."""
 
 _LIBRDKAFKA_ONLY = frozenset(
     {
@@ -48,10 +48,10 @@ _OLD_KEY = re.compile(r"-----BEGIN (RSA|EC|DSA) PRIVATE KEY-----")
 
 
 def layered(layers: Iterable[Settings]) -> dict[str, str]:
-    """Lay settings over one another, the later ones on top.
+    """Merge settings; later ones override earlier ones.
 
-    A login or a store that a later layer names takes the place of an earlier one, in whichever
-    dialect either was named; passwords that were given apart stay.
+    A later login or store replaces an earlier one, whether in the names of Java or of librdkafka;
+    passwords that were set separately stay.
 
     >>> layered([{"ssl.ca.location": "ca.pem"}, {"ssl.truststore.location": "trust.jks"}])
     {'ssl.truststore.location': 'trust.jks'}
@@ -88,7 +88,7 @@ def librdkafka(settings: Settings) -> dict[str, str]:
     """Translate for librdkafka.
 
     Raises:
-        SettingsError: It has no counterpart for one of them.
+        SettingsError: librdkafka does not support one of them.
     """
     known = (_LIBRDKAFKA_ONLY | _SHARED) - {"sasl.mechanisms"}
     return {
@@ -101,14 +101,14 @@ def librdkafka(settings: Settings) -> dict[str, str]:
 
 
 def mechanism(settings: Settings) -> str:
-    """The SASL mechanism, by either name for it; empty where there is no login."""
+    """Return the SASL mechanism; empty without a login."""
     if not settings.get("security.protocol", "").upper().startswith("SASL"):
         return ""
     return settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or ""
 
 
 def credentials(settings: Settings) -> dict[str, str]:
-    r"""Give user and password, stated as such or inside ``sasl.jaas.config``.
+    r"""Return user and password, given separately or in ``sasl.jaas.config``.
 
     >>> credentials({"sasl.jaas.config": 'Module required username="a" password="b\\"c";'})
     {'username': 'a', 'password': 'b"c'}
@@ -122,10 +122,10 @@ def credentials(settings: Settings) -> dict[str, str]:
 
 
 def require_usable(settings: Settings) -> None:
-    """Refuse files that cannot be read, and keys that only one dialect, or none, can open.
+    """Refuse unreadable files, and keys that one of the clients cannot open.
 
     Raises:
-        SettingsError: There is one.
+        SettingsError: A file or key cannot be used.
     """
     for name in sorted(settings):
         if name.startswith("ssl.") and name.endswith(".location"):
@@ -160,7 +160,7 @@ def _require_readable(name: str, path: str) -> None:
 
 
 def _pem_key(settings: Settings) -> str:
-    """The private key as PEM, wherever it stands; empty where there is none."""
+    """Return the private key as PEM; empty without one."""
     inline = settings.get("ssl.keystore.key") or settings.get("ssl.key.pem")
     if inline:
         return inline
@@ -204,7 +204,7 @@ def _java_trust(settings: Settings) -> dict[str, str]:
 
 
 def _java_key(settings: Settings) -> dict[str, str]:
-    """Key and certificates: Java reads both from one file, or each as text."""
+    """Return key and certificates: Java reads both from one file, or each as text."""
     if "ssl.keystore.location" in settings or "ssl.keystore.key" in settings:
         return {n: value for n, value in settings.items() if n.startswith("ssl.keystore.")}
     chain, key = settings.get("ssl.certificate.location"), settings.get("ssl.key.location")

@@ -1,4 +1,4 @@
-"""Java's properties files, read as Kafka's own tools read them."""
+"""Reads Java properties files as Kafka's tools do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse(text: str) -> dict[str, str]:
-    r"""Read the entries of a properties file.
+    r"""Parse the entries of a properties file.
 
     >>> parse("ssl.key.password = a\\=b\n# a comment\nsasl.jaas.config: Module \\\n   a=1;")
     {'ssl.key.password': 'a=b', 'sasl.jaas.config': 'Module a=1;'}
@@ -23,7 +23,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Join lines that end in a backslash with those that follow; leave out comments."""
+    """Join lines that end in a backslash with the next one; skip comments."""
     whole = ""
     for line in text.splitlines():
         part = line.lstrip()

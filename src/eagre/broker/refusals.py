@@ -1,4 +1,4 @@
-"""What it means when a cluster does not let a client in, and what to do about it."""
+"""Explains why a cluster refuses a client, and what to do."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from eagre.broker.client import Client
 
 GUESSED = "SECURITY_PROTOCOL_WRONG"
-"""The one refusal that is a guess: a broker that is just ending hangs up in the same way."""
+"""The only uncertain reason: a broker that is shutting down closes connections in the same way."""
 
 _HELLO_SECONDS = 2
 
 
-def refused(client: Client, kind: str, told: str) -> BrokerError | None:
-    """Describe an error of librdkafka by which the cluster, or this client, refuses to talk.
+def refused(client: Client, kind: str, message: str) -> BrokerError | None:
+    """Translate an error of librdkafka that means a refused connection.
 
     Args:
-        client: Who was refused.
+        client: The client that was refused.
         kind: librdkafka's name of the error.
-        told: Its text.
+        message: Its text.
 
     Returns:
-        The error to raise; None where time may mend it.
+        The error to raise; None if it may be temporary.
     """
-    why = re.sub(r"^\S+://\S+: | \(after [^)]*\)|\.$", "", told)
+    why = re.sub(r"^\S+://\S+: | \(after [^)]*\)|\.$", "", message)
     where = f" ({', '.join(client.origins)})" if client.origins else ""
     if kind == "_AUTHENTICATION":
         return BrokerError(
@@ -58,7 +58,7 @@ def refused(client: Client, kind: str, told: str) -> BrokerError | None:
 
 
 def misunderstood(client: Client) -> BrokerError | None:
-    """Ask a listener that only hangs up whether it speaks TLS: librdkafka does not tell."""
+    """Return whether a listener that closes the connection uses TLS: librdkafka does not say."""
     if not _speaks_tls(client.brokers):
         return None
     if client.protocol.endswith("PLAINTEXT"):

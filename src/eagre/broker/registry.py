@@ -1,4 +1,4 @@
-"""Which embedded brokers run on this machine: one small file each, stale ones removed."""
+"""The registry of running embedded brokers: one file each; stale files are removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CLOCK_STEP_SECONDS = 60
-"""A process's start is told by the wall clock, which may have been set since."""
+"""Tolerance in seconds: start times depend on the wall clock, which may have been set."""
 
 
 class _Alive(Protocol):
@@ -28,14 +28,14 @@ Entry = TypeVar("Entry", bound=_Alive)
 
 @dataclass(frozen=True)
 class RunningBroker:
-    """An embedded broker that runs now.
+    """A running embedded broker.
 
     Attributes:
         pid: Its process.
-        born: When that process started; a process id alone may be another's by now.
-        port: Where it listens, on loopback.
+        born: When that process started, because process ids are reused.
+        port: Its port, on loopback.
         data: Its data folder.
-        background: Whether it was started to outlive the command that started it.
+        background: Whether it outlives the command that started it.
     """
 
     pid: int
@@ -46,7 +46,7 @@ class RunningBroker:
 
     @property
     def address(self) -> str:
-        """``host:port``, as ``--brokers`` takes it."""
+        """``host:port``, as for ``--brokers``."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
@@ -56,7 +56,7 @@ class RunningBroker:
 
 
 def born(pid: int) -> float | None:
-    """When the process started, or None if it is gone."""
+    """Return when the process started, or None if it has ended."""
     import psutil
 
     try:
@@ -67,13 +67,13 @@ def born(pid: int) -> float | None:
 
 
 def same_process(pid: int, started: float) -> bool:
-    """Tell whether a process still runs, and is no other that got its id since."""
+    """Return whether a process still runs; another process with the same id does not count."""
     now = born(pid)
     return now is not None and abs(now - started) < _CLOCK_STEP_SECONDS
 
 
 def living(folder: Path, read: Callable[[Path], Entry | None]) -> list[Entry]:
-    """Read the files of a folder whose processes run, and remove the others."""
+    """Read the files of running processes in a folder, and remove the others."""
     found = []
     for path in sorted(folder.glob("*.json")):
         entry = read(path)
@@ -95,12 +95,12 @@ def forget(port: int) -> None:
 
 
 def running() -> list[RunningBroker]:
-    """List the brokers that run, and forget those that do not."""
+    """Return the running brokers, and remove the files of others."""
     return living(_folder(), _read)
 
 
 def _read(path: Path) -> RunningBroker | None:
-    """Read a broker's file; None where it just went, or was never whole."""
+    """Read a broker's file; None if it was just removed or is incomplete."""
     try:
         return RunningBroker(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
@@ -108,15 +108,15 @@ def _read(path: Path) -> RunningBroker | None:
 
 
 def serving(data: Path) -> RunningBroker | None:
-    """Give the broker that runs on this data folder, if any."""
+    """Return the broker that runs on this data folder, if any."""
     return next((b for b in running() if Path(b.data) == data.resolve()), None)
 
 
 def the_running_one(data: Path) -> RunningBroker:
-    """Choose a broker for a command that names none: this project's, or the only one.
+    """Choose the broker of a command without ``--brokers``: this project's, or the only one.
 
     Raises:
-        BrokerError: There is none, or there are several.
+        BrokerError: No broker runs, or several do.
     """
     brokers = running()
     own = serving(data)

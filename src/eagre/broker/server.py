@@ -1,4 +1,4 @@
-"""Apache Kafka in a child process: KRaft mode, loopback only, with a data folder of its own."""
+"""Apache Kafka in a child process: KRaft mode, loopback only, a separate data folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 START_SECONDS = 180
-"""Kafka answers in seconds; a starved machine may need minutes. A process that ends is noticed."""
+"""Kafka answers in seconds; an overloaded machine may need minutes. An exit ends the wait."""
 REMIND_SECONDS = 15
 STOP_SECONDS = 20
 
@@ -37,7 +37,7 @@ STOP_SECONDS = 20
 class EmbeddedBroker:
     """A real Kafka broker for programs and tests.
 
-    Without ``data`` its folder is temporary and goes with it; with ``data`` topics and records stay
+    Without ``data`` its folder is temporary; with ``data`` topics and records remain
     for the next start. The broker ends when ``stop`` is called, when the program ends, and when
     the program is killed.
 
@@ -46,11 +46,11 @@ class EmbeddedBroker:
     127.0.0.1:40123
 
     Args:
-        port: Where it listens on 127.0.0.1; 0 takes a free port.
+        port: The port on 127.0.0.1; 0 for a free one.
         data: The data folder; None for a temporary one.
-        settings: More lines for Kafka's ``server.properties``; ``listeners`` are added to its own.
+        settings: More entries for ``server.properties``; ``listeners`` are added to the default.
         background: Whether it outlives the program that starts it.
-        say: Where progress goes.
+        say: Receives progress messages.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class EmbeddedBroker:
 
     @property
     def address(self) -> str:
-        """``host:port``, as Kafka clients take it."""
+        """``host:port``, as for Kafka clients."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
@@ -87,7 +87,7 @@ class EmbeddedBroker:
         """Start the broker and wait until it answers a metadata request.
 
         Raises:
-            BrokerError: The port or the data folder is in use, or Kafka ended; with Kafka's reason.
+            BrokerError: The port or the data folder is in use, or Kafka failed, with its reason.
         """
         port = self.port or free_port()
         require_free(port)
@@ -111,9 +111,9 @@ class EmbeddedBroker:
         return self
 
     def stop(self) -> None:
-        """End the broker; a temporary data folder is removed.
+        """Stop the broker; a temporary data folder is removed.
 
-        One that was started in the background goes on: ``stop_background`` ends it.
+        A background broker continues: ``stop_background`` stops it.
         """
         process, self._process = self._process, None
         atexit.unregister(self.stop)
@@ -162,14 +162,17 @@ class EmbeddedBroker:
         command = [
             str(find_java().java),
             *("-Xms512m", "-Xmx512m", "-Xmn200m", "-XX:MetaspaceSize=128m", "-XX:+UseParallelGC"),
-            *("-XX:-UsePerfData", "-Djava.awt.headless=true"),  # a killed JVM leaves its counters
+            *(
+                "-XX:-UsePerfData",
+                "-Djava.awt.headless=true",
+            ),  # a killed JVM leaves its hsperfdata file
             *("-cp", ":".join(map(str, jars))),
             "dev.eagre.broker.EmbeddedBroker",
             str(properties),
             cluster_id(properties.parent),
             *([] if self._background else ["--tether"]),
         ]
-        # A session of its own: Ctrl-C in the terminal is for the program, which then stops Kafka.
+        # A separate session: Ctrl-C in the terminal reaches the program, which then stops Kafka.
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL if self._background else subprocess.PIPE,
@@ -217,7 +220,7 @@ class EmbeddedBroker:
         )
 
     def _let_go(self) -> None:
-        """Leave the process to itself: from here on only its registration knows it."""
+        """Detach the process: from here on only the registry knows it."""
         atexit.unregister(self.stop)
         if self._process:
             self._process.returncode = 0
@@ -235,7 +238,7 @@ class EmbeddedBroker:
 
 
 def stop_background(broker: registry.RunningBroker) -> None:
-    """End a broker that another program started."""
+    """Stop a broker that another program started."""
     end(broker.pid, alive=lambda: broker.alive)
     registry.forget(broker.port)
 
@@ -247,7 +250,7 @@ def end(
     reap: Callable[[float], object] | None = None,
     alive: Callable[[], bool] = lambda: True,
 ) -> None:
-    """End a broker process: politely first, unless its data is thrown away anyway."""
+    """Stop a broker process: with SIGTERM first, unless its data is temporary."""
     for sign in (signal.SIGKILL,) if at_once else (signal.SIGTERM, signal.SIGKILL):
         try:
             os.kill(pid, sign)
@@ -263,17 +266,17 @@ def end(
 
 
 def free_port() -> int:
-    """Ask the system for a free port on loopback."""
+    """Return a free port on loopback."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 
 def require_free(port: int) -> None:
-    """Refuse a port that something listens on.
+    """Refuse a port that is in use.
 
     Raises:
-        BrokerError: It is taken.
+        BrokerError: It is in use.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -288,7 +291,7 @@ def require_free(port: int) -> None:
 
 
 def in_use(data: Path) -> bool:
-    """Tell whether a Kafka process holds the lock of this data folder."""
+    """Return whether a Kafka process holds the lock of this data folder."""
     try:
         with (data / "log" / ".lock").open("r+b") as lock:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -300,7 +303,7 @@ def in_use(data: Path) -> bool:
 
 
 def cluster_id(data: Path) -> str:
-    """Give the cluster id the folder was formatted with, or a new one."""
+    """Return the cluster id of a formatted folder, or a new id."""
     meta = data / "log" / "meta.properties"
     if meta.exists():
         match = re.search(r"^cluster\.id=(.+)$", meta.read_text(), re.MULTILINE)
@@ -325,10 +328,10 @@ def _write_properties(data: Path, port: int, settings: Mapping[str, str]) -> Pat
         # Few threads on few cores: each request wakes fewer of them (15 % less CPU at 2,000/s).
         "num.network.threads": "1",
         "num.io.threads": "2",
-        # A reader at the end finds its place at once, not through all batches of the last 4 KiB
+        # A reader at the end finds its position without reading all batches of the last 4 KiB
         # (15 % less CPU at 2,000/s).
         "log.index.interval.bytes": "256",
-        # After a kill the controller waits this long for the old self: 9 s by default.
+        # After a kill the controller waits this long for the old session (default: 9 s).
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
         "group.initial.rebalance.delay.ms": "0",
@@ -348,7 +351,7 @@ def _write_properties(data: Path, port: int, settings: Mapping[str, str]) -> Pat
 
 
 def _last_error(log: Path) -> str:
-    """Give Kafka's own reason, as far as its log is still there."""
+    """Return Kafka's reason, if its log still exists."""
     try:
         text = log.read_text(errors="replace")
     except OSError as error:

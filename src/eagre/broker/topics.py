@@ -1,4 +1,4 @@
-"""A look into topics of any Kafka cluster: names, partitions, ids, offsets."""
+"""Topics of a Kafka cluster: names, partitions, ids, offsets, settings."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class Topics(AdminRequests):
     """The topics of one cluster.
 
     Args:
-        cluster: ``host:port``, several with commas; or a ``Client``, where it asks for more.
+        cluster: ``host:port``, several with commas; or a ``Client`` with security settings.
         timeout: Seconds to wait for an answer.
 
     Raises:
-        SettingsError: The client's settings cannot be said in librdkafka's words.
+        SettingsError: librdkafka does not support the client's settings.
     """
 
     def names(self) -> list[str]:
-        """List the topics, without Kafka's internal ones."""
+        """Return the topics, without Kafka's internal ones."""
         return sorted(name for name in self._metadata().topics if not name.startswith("__"))
 
     def cluster_id(self) -> str:
-        """The id the cluster was formatted with."""
+        """Return the cluster id."""
         return str(self._metadata().cluster_id)
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Describe those of the topics that exist."""
+        """Describe the existing ones of these topics."""
         from confluent_kafka import TopicCollection
 
         existing = set(self._metadata().topics)
@@ -66,7 +66,7 @@ class Topics(AdminRequests):
         """Describe a topic that must exist.
 
         Raises:
-            BrokerError: It does not.
+            BrokerError: It does not exist.
         """
         found = self.describe([name])
         if name not in found:
@@ -78,7 +78,7 @@ class Topics(AdminRequests):
         return found[name]
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Create a topic, and wait until every partition of it can be asked.
+        """Create a topic, and wait until every partition has a leader.
 
         Raises:
             BrokerError: The cluster refuses, with its reason.
@@ -100,7 +100,7 @@ class Topics(AdminRequests):
             raise self._silent() from None
 
     def settings(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Give the settings of topics that exist, those of their cluster included.
+        """Return the settings of existing topics, including those of the cluster.
 
         Raises:
             BrokerError: The cluster refuses, with its reason.
@@ -111,7 +111,7 @@ class Topics(AdminRequests):
         }
 
     def changed_settings(self, name: str) -> dict[str, str]:
-        """Give the settings of a topic that exists, where topic or cluster change Kafka's own.
+        """Return the settings of an existing topic that differ from Kafka's defaults.
 
         Raises:
             BrokerError: The cluster refuses, with its reason.
@@ -138,7 +138,7 @@ class Topics(AdminRequests):
         return {resource.name: entries for resource, entries in found.items()}
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete topics, with all that is in them.
+        """Delete topics with their records.
 
         Raises:
             BrokerError: The cluster refuses, with its reason.
@@ -151,7 +151,7 @@ class Topics(AdminRequests):
         )
 
     def _led(self, name: str, partitions: int) -> bool:
-        """Whether all partitions of a new topic have a leader that answers."""
+        """Return whether all partitions of a new topic have a leader that answers."""
         try:
             found = self.ends([name])
         except BrokerError:
@@ -159,19 +159,19 @@ class Topics(AdminRequests):
         return len(found.get(name, ())) == partitions
 
     def begins(self, names: Iterable[str]) -> Offsets:
-        """The first offset of each partition."""
+        """Return the first offset of each partition."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(names, OffsetSpec.earliest())
 
     def ends(self, names: Iterable[str]) -> Offsets:
-        """The offset after the last record of each partition."""
+        """Return the offset after the last record of each partition."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(names, OffsetSpec.latest())
 
     def at(self, names: Iterable[str], timestamp_ms: int) -> Offsets:
-        """The first offset at or after a time; the end where there is none."""
+        """Return the first offset at or after a time, or the end."""
         from confluent_kafka.admin import OffsetSpec
 
         wanted = list(names)
@@ -183,7 +183,7 @@ class Topics(AdminRequests):
         }
 
     def _partitions(self, names: Iterable[str], spec: object) -> dict[Any, object]:
-        """The same question about every partition of these topics."""
+        """Request offsets of every partition of these topics."""
         from confluent_kafka import TopicPartition
 
         topics = [self.require(name) for name in names]
@@ -203,5 +203,5 @@ class Topics(AdminRequests):
 
 
 def offsets_of(parsed: dict[str, dict[str, int]]) -> Offsets:
-    """Read offsets from JSON, whose keys are text."""
+    """Parse offsets from JSON, whose keys are strings."""
     return {t: {int(p): int(o) for p, o in partitions.items()} for t, partitions in parsed.items()}

@@ -1,4 +1,4 @@
-"""Runs a pipeline over given rows, in any mode, on a real broker, and gives the rows it wrote."""
+"""Runs a pipeline on given rows, in any mode, with a real broker, and returns its results."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ TIMEOUT_SECONDS = 60
 LARGEST_RECORD = 1 << 27
 AFTERWARDS = 3
 CONSUMED_AT_ONCE = 100_000
-"""Batches without rows after which a query that goes on by itself has nothing left to do."""
+"""The number of empty batches after which a query with timers counts as finished."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A Kafka record, where a row alone does not say enough.
+    """A Kafka record, for tests that need more than a row.
 
     Attributes:
         value: Its bytes, a string, None, or a row to be written as JSON.
@@ -59,7 +59,7 @@ class Record:
 
 
 class RunPipeline(Protocol):
-    """What the fixtures ``run_pipeline`` and ``run_in_both_modes`` give."""
+    """The object behind the fixtures ``run_pipeline`` and ``run_in_both_modes``."""
 
     def __call__(
         self,
@@ -76,7 +76,7 @@ class RunPipeline(Protocol):
 class Harness:
     """A broker and a session that run pipelines for tests.
 
-    Every run reads only what it was given: it begins where its topics end when it starts.
+    Every run reads only its own rows: it starts at the current end of its topics.
     """
 
     def __init__(self, spark: SparkSession, brokers: str, folder: Path) -> None:
@@ -95,16 +95,16 @@ class Harness:
         checkpoint: Path | None = None,
         until: Callable[[Any], bool] | None = None,
     ) -> Any:  # noqa: ANN401  (rows, or rows by topic)
-        """Run a pipeline until it has worked off the rows, and give what it wrote.
+        """Run a pipeline until it has processed the rows, and return its results.
 
         Args:
             pipeline: The pipeline.
             rows: Rows for its first topic, or rows by topic. A row is a dict, a string, bytes, None
                 or a ``Record``.
             mode: The mode.
-            checkpoint: A folder to go on from; a fresh one if not given.
-            until: Asked about what was written so far: the query goes on until the answer is true.
-                For what timers give when nothing more comes.
+            checkpoint: A folder to resume from; a new one by default.
+            until: Called with the results so far; the query runs until it returns true.
+                Use it for results of timers.
 
         Returns:
             The rows (dicts from JSON, else strings or bytes); by topic where the sink has several.
@@ -134,7 +134,7 @@ class Harness:
         return self._results(sink, outputs) if sink else []
 
     def replay_filter(self, pipeline: Pipeline, checkpoint: Checkpoint) -> ReplayFilter | None:
-        """Begin a turn of a pipeline that writes exactly once; None of any other."""
+        """Start the replay filter of an exactly-once pipeline; None for others."""
         sink = pipeline.exactly_once
         if not sink:
             return None
@@ -176,7 +176,7 @@ class Harness:
         wait_until(
             lambda: not producer.flush(1),
             TIMEOUT_SECONDS,
-            "the broker did not take the test's rows",
+            "the broker did not accept the test's rows",
             interval=0,
         )
 
@@ -204,7 +204,7 @@ class Harness:
     def _await_results(
         self, query: StreamingQuery, sink: KafkaSink, begin: Offsets, until: Callable[[Any], bool]
     ) -> None:
-        """Wait for results, and for the commit behind them: a run that goes on repeats nothing."""
+        """Wait for results and for their commit, so that a resumed run repeats nothing."""
 
         def there() -> bool:
             _unfailed(query)
@@ -276,7 +276,7 @@ def _last_batch(query: StreamingQuery) -> int:
 
 
 def _unfailed(query: StreamingQuery) -> StreamingQuery:
-    """Raise what the query failed of, if it did."""
+    """Raise the error of a failed query."""
     failure = query.exception()
     if failure is not None:
         raise failure
@@ -284,7 +284,7 @@ def _unfailed(query: StreamingQuery) -> StreamingQuery:
 
 
 def _settled(query: StreamingQuery, ends: Offsets) -> bool:
-    """Tell whether all rows are worked off, and what their watermark or their timers set off.
+    """Return whether all rows are processed, including results of watermarks and timers.
 
     Spark's ``processAllAvailable`` never returns where timers go by the wall clock: there is always
     another batch.
@@ -297,7 +297,7 @@ def _settled(query: StreamingQuery, ends: Offsets) -> bool:
 
 
 def _reached(query: StreamingQuery, ends: Offsets) -> bool:
-    """Tell whether the last commit covers every offset; raise if the query failed."""
+    """Return whether the last commit covers every offset; raise if the query failed."""
     progress = _unfailed(query).lastProgress
     if not progress:
         return False

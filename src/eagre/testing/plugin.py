@@ -1,6 +1,6 @@
 """The pytest plugin: ``eagre_broker``, ``eagre_spark``, ``run_pipeline``, ``run_in_both_modes``.
 
-It imports nothing heavy until a test asks for one of them.
+It imports nothing heavy until a test uses one of them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def eagre_harness(
     eagre_spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Harness:
-    """Broker and session as one thing that runs pipelines."""
+    """A broker and a session that run pipelines."""
     from eagre.testing.harness import Harness
 
     return Harness(eagre_spark, eagre_broker.address, tmp_path_factory.mktemp("checkpoints"))
@@ -102,6 +102,6 @@ def run_pipeline(eagre_harness: Harness) -> RunPipeline:
 
 @pytest.fixture(params=["micro-batch", "real-time"])
 def run_in_both_modes(request: pytest.FixtureRequest, eagre_harness: Harness) -> RunPipeline:
-    """``run_pipeline`` in one mode after the other: the test runs twice."""
+    """``run_pipeline`` in both modes: the test runs twice."""
     mode: Mode = request.param
     return partial(eagre_harness.run, mode=mode)

@@ -1,4 +1,4 @@
-"""An app as the process under test: its start, its epochs, and what is left of a killed one."""
+"""An app as the process under test: its start, its epochs, and cleanup after a kill."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run_app(
     settings: dict[str, str] | None = None,
     page: bool = False,
 ) -> Command:
-    """Start ``eagre run``, without its page if not told, with Spark settings on top of its own."""
+    """Start ``eagre run``, without the dashboard by default, with additional Spark settings."""
     stated = dict(environment or {})
     if settings:
         confs = [word for k, value in settings.items() for word in ("--conf", f"{k}={value}")]
@@ -41,16 +41,16 @@ def run_app(
 
 
 def written_us(folder: Path, kinds: Iterable[str]) -> list[int]:
-    """When the files of these kinds below a folder were last written."""
+    """Return when the files of these kinds below a folder were last written."""
     found = (path for kind in kinds for path in folder.rglob(kind))
     return sorted(path.stat().st_mtime_ns // 1000 for path in found if path.is_file())
 
 
 def forget(folder: Path) -> None:
-    """Remove what apps that were killed noted of their runs, and of their checkpoints in a folder.
+    """Remove the status files of killed apps and the records of their checkpoints in a folder.
 
-    A checkpoint is remembered outside of its folder, so that nobody begins over one that got lost;
-    these are thrown away on purpose.
+    Eagre records checkpoints outside of their folder, to notice lost ones;
+    these are removed on purpose.
     """
     runs.running()
     for binding in list(folder.rglob(BINDING)):

@@ -1,6 +1,6 @@
-"""What a load sends and how its results are judged.
+"""The events of a load and how their results are judged.
 
-``resolve`` takes a Python file, as each use case has one, or an object of an installed package.
+``resolve`` accepts the Python file of a use case, or an object of an installed package.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ DEFAULT_RATE = 2_000.0
 DAY_US = 24 * 3600 * 1_000_000
 
 Record = tuple[str, dict[str, Any], int]
-"""Its key, its event, and when it is due in microseconds since 1970."""
+"""Key, event, and due time in microseconds since 1970."""
 
 
 class Events(Protocol):
-    """Events to send, and what their results are worth."""
+    """Events to send, and the judge of their results."""
 
     @property
     def probe_age_us(self) -> int:
-        """How long before the load the events happened that only probe whether a system answers."""
+        """How long before the load the events of probes happened."""
 
     def feed(self, load: Load) -> Iterator[Record]:
-        """Give the records of a load."""
+        """Return the records of a load."""
 
     def judge(self, what: Measurement) -> Judge:
-        """Give the judge of its results."""
+        """Return the judge of its results."""
 
     def evidence(self, record: Any) -> bytes:  # noqa: ANN401  (a record of Kafka's client)
-        """Tell what the judge needs of a result."""
+        """Return what the judge needs of a result."""
 
     def glance_us(self, what: Measurement, evidence: bytes) -> int | None:
-        """Tell when a result's event was due, for the progress display; None if it does not say."""
+        """Return when the event of a result was due, for the progress display; None if unknown."""
 
 
 @dataclass(frozen=True)
 class EventsFile:
     """A Python file with ``TOPIC`` and ``events(random)``.
 
-    It may have ``RATE``, ``expects(event)`` and ``tables(random)``. The file runs again for each
-    question, because its functions may keep state.
+    It may have ``RATE``, ``expects(event)`` and ``tables(random)``. The file is run again for each
+    call, because its functions may have state.
     """
 
     path: str
@@ -64,23 +64,23 @@ class EventsFile:
 
     @property
     def topic(self) -> str:
-        """The topic that the events are for."""
+        """The topic of the events."""
         return str(self._run()["TOPIC"])
 
     @property
     def rate(self) -> float:
-        """How many events a second are meant to be sent."""
+        """The default rate in events per second."""
         return float(self._run().get("RATE", DEFAULT_RATE))
 
     def feed(self, load: Load) -> Iterator[Record]:
-        """Give each event with its intended time in ``sent_us``."""
+        """Yield each event with its intended time in ``sent_us``."""
         pairs = self._run()["events"](Random(load.seed))  # noqa: S311
         for number, (key, event) in zip(range(load.records), pairs, strict=False):
             due = load.due_us(number)
             yield key, {**_timed(event, due), "sent_us": due}, due
 
     def expected(self, load: Load, from_us: int, until_us: int) -> set[int]:
-        """Tell when the events of a period are due that must have a result."""
+        """Return the due times of the events in a period that must have a result."""
         expects = self._run().get("expects", lambda _: True)
         answered = {due for _, event, due in self.feed(load) if expects(event)}
         return {due for due in answered if from_us <= due < until_us}
@@ -90,21 +90,21 @@ class EventsFile:
         return Marked(what, self.expected(what.load, what.from_us, what.until_us))
 
     def evidence(self, record: Any) -> bytes:  # noqa: ANN401  (a record of Kafka's client)
-        """Keep a result's value, or its provenance if the value has no mark."""
+        """Return the value of a result, or its provenance if the value has no ``sent_us``."""
         value: bytes = record.value() or b""
         return (
             value if MARK in value else dict(record.headers() or ()).get(PROVENANCE_HEADER) or value
         )
 
     def glance_us(self, what: Measurement, evidence: bytes) -> int | None:
-        """Tell when a result's event was due."""
+        """Return when the event of a result was due."""
         return answers(what, evidence)
 
     def fill_tables(self, brokers: str, seed: int = 1) -> None:
-        """Send what ``tables(random)`` yields: topic, key and row of tables.
+        """Send the rows of ``tables(random)``, each with its topic and key.
 
         Raises:
-            TrialError: The cluster did not take all rows.
+            TrialError: The cluster did not accept all rows.
         """
         from confluent_kafka import Producer
 
@@ -134,7 +134,7 @@ def resolve(reference: str) -> Events:
     """Find events by the path of a Python file, or by ``package.module:NAME``.
 
     Raises:
-        TrialError: There are none.
+        TrialError: They do not exist.
     """
     if reference.endswith(".py"):
         return EventsFile(reference)
@@ -151,7 +151,7 @@ def resolve(reference: str) -> Events:
 
 
 def _timed(event: dict[str, Any], due_us: int) -> dict[str, Any]:
-    """Turn ``late_ms`` into the time of an event that is sent so much later than it happened."""
+    """Turn ``late_ms`` into an event time that is so much earlier than the send time."""
     if "late_ms" not in event:
         return event
     at = datetime.fromtimestamp(due_us / 1_000_000 - event["late_ms"] / 1000, UTC)

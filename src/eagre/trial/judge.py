@@ -1,6 +1,6 @@
-"""Judges results: how late they are, and how many are missing.
+"""Judges results: their latency, and how many are missing.
 
-All of it happens after the load has ended, away from what is measured.
+It runs after the load has ended, so that it does not affect the measurement.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ MICROSECOND_DIGITS = 16
 
 
 class Judge(Protocol):
-    """What the meter asks."""
+    """The interface that the meter uses."""
 
     def take(self, value: bytes, received_us: int, appended_ms: int) -> None:
-        """Look at one result."""
+        """Process one result."""
 
     def complete(self) -> bool:
-        """Tell whether nothing is missing any more."""
+        """Return whether all expected results have arrived."""
 
     def verdict(self) -> dict[str, Any]:
-        """Give the figures."""
+        """Return the figures."""
 
 
 @runtime_checkable
 class LinkJudge(Judge, Protocol):
-    """A judge that can also split the latency by the links of the way."""
+    """A judge that can also split the latency into its parts."""
 
     def links(self, appended: list[int]) -> dict[str, float]:
-        """Give milliseconds by link, from when the source took each event."""
+        """Return milliseconds by part, given when each event was appended to the source."""
 
 
 class Marked:
-    """Judges results by the event that they answer; it is answered when the last of them is there.
+    """Judges results by their event; an event is complete when its last result has arrived.
 
-    An event may have several results, as a leaderboard has, or none.
+    An event may have several results, as in a leaderboard, or none.
 
     Args:
-        what: What is measured.
-        expected: When the events were due that must have a result.
+        what: The measurement.
+        expected: The due times of the events that must have a result.
     """
 
     def __init__(self, what: Measurement, expected: set[int]) -> None:
@@ -56,7 +56,7 @@ class Marked:
         self._results = 0
 
     def take(self, value: bytes, received_us: int, appended_ms: int) -> None:
-        """Note a result of the measured time."""
+        """Store a result of the measured time."""
         del appended_ms
         due = answers(self._what, value)
         if due is not None and self._what.from_us <= due < self._what.until_us:
@@ -64,11 +64,11 @@ class Marked:
             self._answered[due] = received_us
 
     def complete(self) -> bool:
-        """Tell whether every event that must be is answered."""
+        """Return whether every expected event has its results."""
         return self._expected <= self._answered.keys()
 
     def verdict(self) -> dict[str, Any]:
-        """Give percentiles and counts of events, and how many results there were for them."""
+        """Return percentiles and counts of events, and the number of their results."""
         histogram = Histogram()
         for due, received in self._answered.items():
             histogram.record(received - due)
@@ -81,7 +81,7 @@ class Marked:
 
 
 def answers(what: Measurement, evidence: bytes) -> int | None:
-    """Tell when the event was due that a result answers: by the mark in it, or by its origin."""
+    """Return when the event of a result was due: by its ``sent_us``, or by its provenance."""
     if MARK in evidence:
         return sent_us(evidence)
     place = origin(evidence)
@@ -93,7 +93,7 @@ def answers(what: Measurement, evidence: bytes) -> int | None:
 def sent_us(value: bytes) -> int:
     """Find the intended send time in a result without parsing all of it.
 
-    It is null, and 0 here, where no record set the result off, but a timer.
+    It is null, and 0 here, if a timer triggered the result.
 
     >>> sent_us(b'{"card":"c1","sent_us":1731650000000000,"risk":0.9}')
     1731650000000000
@@ -106,7 +106,7 @@ def sent_us(value: bytes) -> int:
 
 
 def origin(text: bytes) -> tuple[str, int, int] | None:
-    """Read the header that says which record set a result off: topic, partition, offset.
+    """Parse the provenance header of a result: topic, partition, offset.
 
     >>> origin(b"plays/0/1234 1731650000123")
     ('plays', 0, 1234)

@@ -1,7 +1,7 @@
 """The load generator: events at a steady rate, each with the time it was *meant* to be sent.
 
-The schedule does not wait for anything (open loop): when the machine stalls, the intended times go
-on, and the stall is in the latencies instead of being left out of them.
+The schedule does not wait for anything (open loop): when the machine stalls, the intended times
+continue, and the latencies include the stall.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ PRODUCER = {
     "delivery.report.only.error": True,
     "log_level": 0,
 }
-"""The field's benchmark: no lingering, one acknowledgement; keyed as Java clients key."""
+"""As in the published benchmark: no lingering, one acknowledgement, Java's partitioner."""
 POISON = (b"{", b"\xff\xfe\x00", b"", b'{"id": NaN}', b"[" * 3000, b"9" * 400, b'"text"')
 """Bad records, each of which becomes a dead letter."""
 PROBE_RATE = 1_000_000
 PROBES = 1_000
-"""So many events of seed 0 are sent before the load, over and over, until a system answers."""
+"""The number of events of seed 0 that probe repeatedly, before the load, until a system answers."""
 FLUSH_SECONDS = 10
 LATE_MS = 20.0
-"""A generator later than this at p99 has fallen behind, and its figures do not count."""
+"""If the generator is later than this at p99, its figures are invalid."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What to send.
+    """A load to send.
 
     Attributes:
         brokers: The cluster.
-        topic: Where to.
+        topic: The topic.
         events: A Python file with ``events(random)``, or an object by ``package.module:NAME``.
         rate: Records per second.
-        seconds: For how long.
+        seconds: The duration.
         begin_us: When the first record is due, in microseconds since 1970.
-        seed: Of the events.
-        offset_us: What the steady clock lacks to the wall clock, the same for all processes of a
-            trial: a wall clock that is set in mid-run would give negative latencies.
-        poison: After how many records a bad one goes out with the next; 0 for never.
-        ramp: Seconds in which the rate grows from nothing to its height.
+        seed: The seed of the events.
+        offset_us: The wall clock minus the monotonic clock, the same for all processes of a
+            trial: setting the wall clock during a run would give negative latencies.
+        poison: After how many records a bad one is sent; 0 for never.
+        ramp: Seconds in which the rate grows from zero to the full rate.
     """
 
     brokers: str
@@ -77,11 +77,11 @@ class Load:
     ramp: float = 0
 
     def now_us(self) -> int:
-        """The time by the trial's own clock."""
+        """Return the time of the trial's clock."""
         return steady_us() + self.offset_us
 
     def due_us(self, number: int) -> int:
-        """When record ``number`` is meant to be sent.
+        """Return when record ``number`` is due.
 
         >>> Load("", "", "", rate=2000, seconds=1, begin_us=0).due_us(3)
         1500
@@ -97,7 +97,7 @@ class Load:
 
     @property
     def records(self) -> int:
-        """How many records there are in all."""
+        """The total number of records."""
         return round(self.rate * (self.seconds - self.ramp / 2))
 
     @cached_property
@@ -106,12 +106,12 @@ class Load:
         return resolve(self.events)
 
     def feed(self) -> Iterator[Record]:
-        """Each record's key, its event with its intended time, and that time."""
+        """Yield each record: key, event with its intended time, and that time."""
         return self.source.feed(self)
 
 
 class Generator:
-    """Sends a load and keeps its own lateness."""
+    """Sends a load and measures its own lateness."""
 
     def __init__(self, load: Load) -> None:
         from confluent_kafka import Producer
@@ -121,9 +121,9 @@ class Generator:
         self._failed = 0
 
     def run(self) -> dict[str, float]:
-        """Send every record at its time; give what was sent and how late it was.
+        """Send every record at its time; return the number sent and the lateness.
 
-        All records are made before the first is due, so that little but sending is left.
+        All records are created before the first is due.
         """
         gc.disable()
         ready = [(key, encode(event), due) for key, event, due in self._load.feed()]
@@ -141,12 +141,12 @@ class Generator:
         }
 
     def _bad(self, number: int) -> bytes | None:
-        """Give the bad record that goes out with a record, if one does."""
+        """Return the bad record to send with a record, if any."""
         turn, rest = divmod(number, self._load.poison or number + 1)
         return None if rest else POISON[turn % len(POISON)]
 
     def _send(self, key: str, value: str, due_us: int, bad: bytes | None) -> int:
-        """Send a record at its time, and give by how much it was late."""
+        """Send a record at its time, and return its lateness."""
         while (ahead := due_us - self._load.now_us()) > 0:
             self._producer.poll(0)
             time.sleep(ahead / 1_000_000)
@@ -165,7 +165,7 @@ class Generator:
 
 
 class Probe:
-    """Sends single events of seed 0, to see whether a system answers."""
+    """Sends single events of seed 0, until a system answers."""
 
     def __init__(self, load: Load) -> None:
         from confluent_kafka import Producer
@@ -178,13 +178,13 @@ class Probe:
         self._producer: Any = Producer({**PRODUCER, "bootstrap.servers": load.brokers})
 
     def send(self) -> None:
-        """Send the next one."""
+        """Send the next event."""
         key, event, _ = self._next()
         self._producer.produce(self._load.topic, encode(event), key)
         self._producer.flush(5)
 
     def _next(self) -> Record:
-        """Give the next event; a system that starts slowly gets the first ones again."""
+        """Return the next event; a system that starts slowly gets the first ones again."""
         for feed in (self._feed, self._load.feed()):
             for record in feed:
                 self._feed = feed
@@ -197,29 +197,29 @@ class Probe:
 
 
 def unsent(producer: Any) -> int:  # noqa: ANN401  (librdkafka's client has no types)
-    """Wait until all records are sent; give how many are not, for all that."""
+    """Wait until all records are sent; return how many are not."""
     with contextlib.suppress(TimeoutError):
         wait_until(lambda: not producer.flush(1), FLUSH_SECONDS, "")
     return len(producer)
 
 
 def encode(event: dict[str, Any]) -> str:
-    """Write an event as it goes into the topic."""
+    """Encode an event for the topic."""
     return json.dumps(event, separators=(",", ":"))
 
 
 def steady_us() -> int:
-    """The clock that only goes forward, in microseconds; one for all processes of a machine."""
+    """Return the monotonic clock in microseconds; it is the same for all processes of a machine."""
     return time.monotonic_ns() // 1000
 
 
 def clock_offset_us() -> int:
-    """What the steady clock lacks to the wall clock at this moment."""
+    """Return the current difference of the wall clock and the monotonic clock."""
     return time.time_ns() // 1000 - steady_us()
 
 
 def request() -> dict[str, Any]:
-    """Read what to do from standard input; when that ends, the parent is gone, and so are we."""
+    """Read the order from standard input, and exit when it closes: the parent has ended."""
     line = json.loads(sys.stdin.readline())
 
     def tether() -> None:
@@ -231,13 +231,13 @@ def request() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read a ``Load`` as JSON from standard input, send it, print what was sent."""
+    """Read a ``Load`` as JSON from standard input, send it, print the figures."""
     load = Load(**request())
     sys.stdout.write(json.dumps(Generator(load).run()) + "\n")
 
 
 def to_json(load: Load) -> str:
-    """Write a load for the generator process."""
+    """Serialize a load for the generator process."""
     return json.dumps(asdict(load))
 
 

@@ -1,4 +1,4 @@
-"""The meter: reads the results, notes when each was received, and has them judged at the end."""
+"""The meter: reads results with their time of receipt, and judges them at the end."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ POLL_SECONDS = 0.2
 AT_ONCE = 1_000
 GLANCE = 500
 SWITCH_SECONDS = 0.0005
-"""How long the judge may hold up the reader."""
+"""How long the judge may delay the reader."""
 LINGER_SECONDS = 0.5
-"""How long the meter still listens when all is there: a repetition would come now."""
+"""How long the meter reads on after the last expected result, to notice duplicates."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Measurement:
     """What to measure.
 
     Attributes:
-        load: What is sent.
+        load: The load.
         topic: The results.
         begin: The offset of each partition to read from.
-        source_begin: The same of the source, of one partition; None if it has several.
-        from_us: Results of records that were due from here on count; earlier ones are warm-up.
-        until_us: Up to here.
+        source_begin: The same for a source with one partition; None if it has several.
+        from_us: Results of records that are due from this time on count; earlier ones are warm-up.
+        until_us: The end of that time.
         grace: Seconds after that in which late results still count; more on a slow machine.
-        forwards: Whether the system only forwards, whatever the events ask for.
+        forwards: Whether the system only forwards events.
         kill_us: When the system is killed, if it is.
     """
 
@@ -59,15 +59,15 @@ class Measurement:
     kill_us: int = 0
 
     def judge(self) -> Judge:
-        """Who decides what a result is worth."""
+        """Return the judge of the results."""
         return self.load.source.judge(self)
 
 
 class Meter:
-    """Notes three things of each result as it comes: everything dear is done after the load.
+    """Stores three values per result as it arrives; expensive work follows after the load.
 
-    What the meter does slows down what it measures. A thread reads, to the end: what arrives while
-    the results are being judged is stamped when it arrives.
+    The meter's work slows down the system. A thread reads until the end: results that arrive while
+    others are judged have the right time.
     """
 
     def __init__(self, measurement: Measurement) -> None:
@@ -81,7 +81,7 @@ class Meter:
         self._consumer = _consumer(measurement.load.brokers, measurement.topic, measurement.begin)
 
     def run(self) -> dict[str, Any]:
-        """Read until every expected result is in, or the grace is over."""
+        """Read until every expected result has arrived or the grace is over."""
         gc.disable()
         sys.setswitchinterval(SWITCH_SECONDS)
         reader = threading.Thread(target=self._read)
@@ -99,7 +99,7 @@ class Meter:
         return total
 
     def _read(self) -> None:
-        """Wait for one record, then take what else is there; all of it is here only after that."""
+        """Wait for a record, then read all that are available."""
         while not self._over:
             first = self._consumer.poll(POLL_SECONDS)
             if first is None:
@@ -113,13 +113,13 @@ class Meter:
                     self._values.append(self._events.evidence(record))
 
     def _watch(self) -> None:
-        """Let the measured time pass, and tell of each second."""
+        """Wait for the measured time, and report each second."""
         while (now := self._now_us()) < self._what.until_us:
             time.sleep(min(SECOND_US, self._what.until_us - now) / SECOND_US)
             self._report(now)
 
     def _judged(self) -> Judge:
-        """Judge what came, and what still comes until nothing is missing or the grace is over."""
+        """Judge results until none is missing or the grace is over."""
         judge = self._what.judge()
         taken = 0
 
@@ -136,14 +136,14 @@ class Meter:
         return judge
 
     def _hand_over(self, judge: Judge, taken: int) -> int:
-        """Judge what is there by now; the reader goes on meanwhile."""
+        """Judge the results so far while the reader continues."""
         there = len(self._values)
         for at in range(taken, there):
             judge.take(self._values[at], self._received[at], self._appended[at])
         return there
 
     def _report(self, since_us: int) -> None:
-        """Tell of the last second, by a glance at some of its results."""
+        """Report the last second from a sample of its results."""
         records = 0
         while records < len(self._received) and self._received[-1 - records] >= since_us:
             records += 1
@@ -171,7 +171,7 @@ def _consumer(brokers: str, topic: str, begin: dict[int, int]) -> Any:  # noqa: 
 
 
 def _appended(what: Measurement) -> list[int]:
-    """When the source, of one partition, took each event of the load."""
+    """Return when each event was appended to the source, if it has one partition."""
     consumer = _consumer(what.load.brokers, what.load.topic, {0: what.source_begin or 0})
     times: list[int] = []
     while len(times) < what.load.records:
@@ -191,7 +191,7 @@ def main() -> None:
 
 
 def to_json(measurement: Measurement) -> str:
-    """Write a measurement for the meter process."""
+    """Serialize a measurement for the meter process."""
     return json.dumps(asdict(measurement))
 
 

@@ -1,6 +1,6 @@
-"""The process under test, with everything it starts: its output, its cost, its end.
+"""The process under test with its children: output, cost, end.
 
-Between us and it stands this module as a process: it ends the whole group when we are gone.
+This module runs as a process in between: it kills the process group when the parent has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MEGABYTE = 1 << 20
 
 
 class Cost(NamedTuple):
-    """What a process tree has used: CPU seconds so far, memory at this moment."""
+    """The cost of a process tree: CPU seconds so far, current memory."""
 
     cpu_s: float
     rss_mb: float
@@ -42,13 +42,13 @@ class Command:
 
 
 class ProcessUnderTest:
-    """A process and everything it starts, in a process group of their own.
+    """A process and its children, in a separate process group.
 
     Args:
         command: Its arguments.
-        environment: Variables on top of ours.
-        folder: Where it works.
-        log: Where its output goes.
+        environment: Additional variables.
+        folder: The working directory.
+        log: The file for its output.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class ProcessUnderTest:
         self._gone_cpu: dict[int, float] = {}
 
     def require_alive(self) -> None:
-        """Raise when the process has ended.
+        """Raise if the process has ended.
 
         Raises:
-            TrialError: It has, with the last lines of its log.
+            TrialError: It has ended, with the last lines of its log.
         """
         code = self._process.poll()
         if code is not None:
@@ -86,7 +86,7 @@ class ProcessUnderTest:
             )
 
     def cost(self) -> Cost:
-        """What the process and all it started have used; of those that ended, the last known."""
+        """Return the cost of the process and its children, including ended ones."""
         memory = 0.0
         for process in self._tree():
             with contextlib.suppress(*_gone()):
@@ -96,7 +96,7 @@ class ProcessUnderTest:
         return Cost(sum(self._gone_cpu.values()), memory)
 
     def kill(self) -> None:
-        """End all of it at once, as a machine that fails would."""
+        """Kill all of it, as a machine failure would."""
         import psutil
 
         tree = self._tree()
@@ -125,7 +125,7 @@ def _gone() -> tuple[type[Exception], ...]:
 
 
 def main() -> None:
-    """Run the command that is our arguments; end it when our standard input ends."""
+    """Run the command in the arguments; kill it when standard input closes."""
     process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
 
     def tether() -> None:

@@ -30,7 +30,7 @@ PROBE_SECONDS = 0.5
 SAMPLE_SECONDS = 5
 LEAD_US = 1_500_000
 PREPARE_US = 25
-"""How far ahead the first record is due: the generator must be up, and have made each record."""
+"""How far ahead the first record is due: the generator must start and create all records."""
 GRACE_SECONDS = 15.0
 LONGEST_WARMUP, RAMP_SHARE, WARMUP_SEED, LEAD_IN_SECONDS = 2.5, 1.0, 2, 1.0
 """A warm-up that settles: its longest and the growing part of it, in times of the shortest; its
@@ -55,7 +55,7 @@ class Trial:
         forwards: Whether the system only forwards.
         kill: Whether to kill and start it again in the middle of the measurement.
         poison: After how many records a bad one is sent; 0 for never.
-        settling: Whether the warm-up has a load of its own, whose rate grows, and goes on until the
+        settling: Whether the warm-up has a separate load with a growing rate, until the
             system has caught up and its latency is steady, up to two and a half times as long.
     """
 
@@ -90,7 +90,7 @@ class Trial:
             with _measured(what) as (measuring, loading):
                 with self._killing(life, what):
                     total = _follow(measuring, life, what, on_second)
-                sent = _last_word(loading)
+                sent = _last_line(loading)
         return {
             **total,
             **sent,
@@ -101,7 +101,7 @@ class Trial:
         }
 
     def _warm_up(self, brokers: str, life: Life, on_second: Callable[[Figures], None]) -> Figures:
-        """Load the system until it keeps up; tell how long that took, and whether it does."""
+        """Load the system until it keeps up; return how long that took, and whether it does."""
         longest = self.warmup * LONGEST_WARMUP
         warming = replace(self, seconds=longest, warmup=0.0)
         what = warming.measurement(brokers, seed=WARMUP_SEED, ramp=self.warmup * RAMP_SHARE)
@@ -119,7 +119,7 @@ class Trial:
         return {"warmup_s": len(seconds), "settled": settled(seconds)}
 
     def _await_first_result(self, brokers: str, life: Life) -> None:
-        """Send an event now and then until a result comes: only then has the warm-up begun."""
+        """Send single events until a result arrives: then the warm-up starts."""
         topics = Topics(brokers)
         before = topics.ends([self.results])
         probe = load.Probe(self._load(brokers))
@@ -156,11 +156,11 @@ class Trial:
 
     @property
     def _uncounted(self) -> float:
-        """Seconds at the beginning of the measured load that do not count."""
+        """The seconds at the start of the measured load that do not count."""
         return min(LEAD_IN_SECONDS, self.warmup) if self.settling else self.warmup
 
     def measurement(self, brokers: str, **options: Any) -> meter.Measurement:  # noqa: ANN401
-        """Give what to measure from now on; options are those of the load."""
+        """Return the next measurement, with options for its load."""
         topics = Topics(brokers)
         ends = topics.ends([self.source, self.results])
         what = self._load(brokers, **options)
@@ -180,7 +180,7 @@ class Trial:
 
     @contextlib.contextmanager
     def _killing(self, life: Life, what: meter.Measurement) -> Iterator[None]:
-        """Kill the system at its time, and start it again at once."""
+        """Kill the system at its time, and restart it immediately."""
         timer = threading.Timer((what.kill_us - what.load.now_us()) / 1_000_000, life.again)
         if self.kill:
             timer.start()
@@ -191,7 +191,7 @@ class Trial:
 
 
 class Life:
-    """The system from its start to its end, with what it cost; it may be killed in between."""
+    """The system from start to end, with its cost; it may be killed in between."""
 
     def __init__(self, start: Callable[[], ProcessUnderTest]) -> None:
         self._start = start
@@ -209,50 +209,50 @@ class Life:
             self.process.kill()
 
     def require_alive(self) -> None:
-        """Raise when the system has ended by itself."""
+        """Raise if the system has ended unexpectedly."""
         with self._lock:
             self.process.require_alive()
 
     def again(self) -> None:
-        """Kill it, and start it once more."""
+        """Kill and restart it."""
         with self._lock:
             self._past_cpu += self.process.cost().cpu_s
             self.process.kill()
             self.process = self._start()
 
     def sample(self) -> None:
-        """Note what it has used."""
+        """Store its current cost."""
         with self._lock:
             cost = self.process.cost()
         self._cpu.append(self._past_cpu + cost.cpu_s)
         self._rss = max(self._rss, cost.rss_mb)
 
     def costs(self, records: int) -> Figures:
-        """CPU seconds for a million records between the first and the last sample; peak memory."""
+        """Return CPU seconds per million records between the samples, and peak memory."""
         used = self._cpu[-1] - self._cpu[0] if self._cpu else 0.0
         per_million = used * 1_000_000 / records if records else 0.0
         return {"cpu_s_per_million": round(per_million, 2), "rss_mb": round(self._rss)}
 
 
 def scratch_folder(base: Path) -> TemporaryFolder:
-    """Give a folder for a trial's apps, which goes with all that they leave here or elsewhere."""
+    """Create a folder for a trial's apps; remove it and their other files at the end."""
     return TemporaryFolder(base, "tmp", before_removal=app.forget)
 
 
 def due_soon(what: load.Load) -> load.Load:
-    """Give a load its beginning, and the trial's clock."""
+    """Set the start of a load and the trial's clock."""
     offset = load.clock_offset_us()
     lead = LEAD_US + PREPARE_US * what.records
     return replace(what, offset_us=offset, begin_us=load.steady_us() + offset + lead)
 
 
 def starter(command: Command, folder: Path, log: Path) -> Callable[[], ProcessUnderTest]:
-    """Give what starts a command, as often as it is asked."""
+    """Return a function that starts a command."""
     return lambda: ProcessUnderTest(command.arguments, command.environment, folder, log)
 
 
 def settled(seconds: list[Figures]) -> bool:
-    """Tell whether a system has caught up with its load, and its latency is steady.
+    """Return whether a system has caught up with its load and its latency is steady.
 
     >>> rising = [{"p50_ms": ms} for ms in (90, 200, 400, 700, 900)]
     >>> steady = [{"p50_ms": ms} for ms in (5, 7, 6, 12, 5)]
@@ -301,7 +301,7 @@ def _follow(
     what: meter.Measurement,
     on_second: Callable[[Figures], None],
 ) -> Figures:
-    """Pass on the meter's seconds, sample the costs of the measured time, give the total."""
+    """Forward the meter's seconds, sample the cost of the measured time, return the total."""
     sampled = 0
     for line in measuring.stdout or ():
         report = json.loads(line)
@@ -317,8 +317,8 @@ def _follow(
     raise TrialError("METER_ENDED", "the meter ended without a result.")
 
 
-def _last_word(process: subprocess.Popen[str]) -> Figures:
-    """Wait for what a process prints at its end; its standard input stays open until then."""
+def _last_line(process: subprocess.Popen[str]) -> Figures:
+    """Return the last line of a process; its standard input stays open until then."""
     text = process.stdout.read() if process.stdout else ""
     if not text:
         raise TrialError("GENERATOR_ENDED", "the load generator ended without a result.")

@@ -1,7 +1,7 @@
-"""Drawing for the page: axes in pixels, our colours and scales, and SVG that fits into HTML.
+"""Drawing for the report: axes in pixels, colours and scales, SVG for HTML.
 
-Everything is drawn in stand-in colours, one for each role, which become CSS variables: one drawing
-serves light and dark.
+Everything is drawn in placeholder colours, one per role, which become CSS variables: one drawing
+serves the light and dark themes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COLOURS = {
     "quix": ("#83296a", "#cd659c"),
     "bytewax": ("#505a08", "#a39b12"),
 }
-"""In light and in dark by role; the systems are told apart in every kind of colour blindness."""
+"""Colours by role, light and dark; systems are distinguishable with colour blindness."""
 
 STYLE = {
     "svg.fonttype": "none",
@@ -70,7 +70,7 @@ _LABEL_GAP = 14.5
 
 
 class End(NamedTuple):
-    """What is written at the end of a line."""
+    """A label at the end of a line."""
 
     label: str
     value: float
@@ -78,7 +78,7 @@ class End(NamedTuple):
 
 
 def styled(draw: Callable[P, str]) -> Callable[P, str]:
-    """Draw with our settings, and leave matplotlib's own as they were."""
+    """Draw with our settings, and restore those of matplotlib."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> str:
@@ -91,7 +91,7 @@ def styled(draw: Callable[P, str]) -> Callable[P, str]:
 
 
 def apart(wanted: list[float], gap: float) -> list[float]:
-    """Move positions, which rise, until they are a gap apart, and as little as possible.
+    """Move ascending positions as little as possible until they are a gap apart.
 
     >>> apart([0, 1, 2, 50], 10)
     [-9, 1, 11, 50]
@@ -106,17 +106,17 @@ def apart(wanted: list[float], gap: float) -> list[float]:
 
 
 def role(name: str) -> str:
-    """The stand-in colour of a role."""
+    """Return the placeholder colour of a role."""
     return f"#fe00{list(COLOURS).index(name):02x}"
 
 
 def paint(system: str) -> str:
-    """The stand-in colour of a system; ink for one we do not know."""
+    """Return the placeholder colour of a system; ink for unknown ones."""
     return role(system if system in (*MARKERS, "floor") else "ink")
 
 
 def line(system: str) -> dict[str, Any]:
-    """How a system's line looks."""
+    """Return the line style of a system."""
     look = {"color": paint(system), "lw": 2.8 if system == "eagre" else 1.7}
     if system == "floor":
         return {**look, "ls": (0, (5, 3))}
@@ -124,7 +124,7 @@ def line(system: str) -> dict[str, Any]:
 
 
 def axes_of(width: int, height: int, *, left: int, right: int, top: int, bottom: int) -> Axes:
-    """Axes with margins around them."""
+    """Create axes with margins."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width / _PIXELS, height / _PIXELS), dpi=_PIXELS)
@@ -138,12 +138,12 @@ def axes_of(width: int, height: int, *, left: int, right: int, top: int, bottom:
 
 
 def title(axes: Axes, text: str, pad: float = 9) -> None:
-    """Write a title over the left edge."""
+    """Draw a title above the left edge."""
     axes.set_title(text, loc="left", fontsize=12.5, color=role("ink"), pad=pad)
 
 
 def label_axis(axis: Any, text: str) -> None:  # noqa: ANN401  (matplotlib is not typed here)
-    """Say what an axis shows."""
+    """Label an axis."""
     axis.set_label_text(text, color=role("muted"), fontsize=11)
 
 
@@ -166,7 +166,7 @@ def from_zero(axes: Axes, write: Callable[[float], str]) -> None:
 
 
 def duration(ms: float) -> str:
-    """Write a tick's time.
+    """Format the time of a tick.
 
     >>> duration(0.5), duration(200), duration(5000)
     ('0.5 ms', '200 ms', '5 s')
@@ -175,7 +175,7 @@ def duration(ms: float) -> str:
 
 
 def few_ticks(axis: Any) -> None:  # noqa: ANN401
-    """Label whole decades, and some steps of each where there are not many of them."""
+    """Label decades, and some steps of each if there are few."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     low, high = axis.get_view_interval()
@@ -186,14 +186,14 @@ def few_ticks(axis: Any) -> None:  # noqa: ANN401
 
 
 def rows(axes: Axes, names: list[str]) -> None:
-    """Name rows of bars, the first one at the top."""
+    """Label rows of bars, the first at the top."""
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", labelcolor=role("ink"), labelsize=12)
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
 def name_ends(axes: Axes, ends: list[End]) -> None:
-    """Write each line's name at its end, moved apart where they would overlap."""
+    """Label each line at its end, without overlaps."""
     rising = sorted(ends, key=lambda end: end.value)
     to_axes = axes.transAxes.inverted().transform
     wanted = [axes.transData.transform((axes.get_xlim()[1], end.value))[1] for end in rising]
@@ -207,7 +207,7 @@ def name_ends(axes: Axes, ends: list[End]) -> None:
 
 
 def svg(axes: Axes, label: str) -> str:
-    """Write the figure for a page: no prolog, no ids, the page's own colours and font."""
+    """Return the SVG for a page: no prolog, no ids, with the colours and font of the page."""
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     axes.figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)

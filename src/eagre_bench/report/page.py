@@ -1,4 +1,4 @@
-"""The report of a run or a sweep: one page that needs nothing beside itself."""
+"""The report of a run or a sweep: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPARED = {
     "max_ms": "max",
     "cpu_s_per_million": "CPU",
 }
-"""What the ratios and the control are told of."""
+"""The figures that ratios and the control are reported for."""
 
 
 def write_report(document: Document, path: Path) -> None:
@@ -103,7 +103,7 @@ def _run(document: Document) -> Told:
 
 
 def _section(document: Document, name: str) -> Told:
-    """Everything of one workload."""
+    """Return the section of a workload."""
     results, ratios = document["results"][name], document["ratios"][name]
     chosen, recovery = document["workloads"][name], document["options"].get("recovery")
     shown = columns(results, recovery=recovery)
@@ -121,7 +121,7 @@ def _section(document: Document, name: str) -> Told:
 
 
 def _control(control: Figures, results: dict[str, Figures]) -> str:
-    """How far a system differs from itself, in words."""
+    """Describe how much a system differs from itself."""
     noise = control.get("noise")
     if not noise:
         return (
@@ -140,7 +140,7 @@ def _control(control: Figures, results: dict[str, Figures]) -> str:
 
 
 def _ratios(ratios: dict[str, dict[str, Figures]]) -> Told:
-    """Each system's ratios in words, by whom it is compared with."""
+    """Return the ratios of each system as text, by the system it is compared with."""
     return {
         against: {
             name: [_times(metric, told[against][metric]) for metric in COMPARED]
@@ -156,7 +156,7 @@ def _compared(ratios: dict[str, dict[str, Figures]]) -> list[str]:
 
 
 def _times(metric: str, told: Figures) -> Told:
-    """Write a ratio.
+    """Format a ratio.
 
     >>> _times("p50_ms", {"ratio": 0.25, "differs": True})["text"]
     '4.0x slower'
@@ -187,7 +187,7 @@ def _plots(
 
 
 def _safe(svg: str) -> str:
-    """Mark a plot as markup of our own, whose texts are escaped already."""
+    """Mark a plot as safe markup: its texts are escaped already."""
     from markupsafe import Markup
 
     return Markup(svg)  # noqa: S704

@@ -1,4 +1,4 @@
-"""The plots of the report, each as SVG for the page; sizes are in its pixels."""
+"""The plots of the report as SVG; sizes are in pixels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HARDLY = 1.1
 
 @canvas.styled
 def percentiles(results: dict[str, Figures]) -> str:
-    """Latency over the number of nines; thin lines are single rounds."""
+    """Draw latency over the number of nines; thin lines are single rounds."""
     axes = canvas.axes_of(470, 350, left=52, right=130, top=12, bottom=44)
     marked = [NINES[SHOWN].index(nines) for nines in NINES_SHOWN]
     ends = []
@@ -56,10 +56,10 @@ def percentiles(results: dict[str, Figures]) -> str:
 
 @canvas.styled
 def seconds(name: str, trial: Figures, among: dict[str, Figures], kill: float | None) -> str:
-    """One system's trial second by second: p99, p50 thin, the floor's p99, and checkpoints.
+    """Draw a trial second by second: p99, p50 (thin), the floor's p99, and checkpoints.
 
     Args:
-        name: Of the system.
+        name: The name of the system.
         trial: Its trial.
         among: The trials of all systems, which share the scale.
         kill: When the system was killed, in seconds, if it was.
@@ -85,7 +85,7 @@ def seconds(name: str, trial: Figures, among: dict[str, Figures], kill: float | 
 
 @canvas.styled
 def ratio_bars(ratios: dict[str, dict[str, Figures]], against: str) -> str:
-    """How many times faster or slower each system is than one of them, at p50 and at p99."""
+    """Draw how many times faster or slower each system is than one of them, at p50 and p99."""
     rows = {name: told[against] for name, told in ratios.items() if against in told}
     axes = canvas.axes_of(372, 64 + 31 * len(rows), left=130, right=8, top=38, bottom=26)
     shown = [told[m]["ratio"] for told in rows.values() for m in ("p50_ms", "p99_ms")]
@@ -108,7 +108,7 @@ def ratio_bars(ratios: dict[str, dict[str, Figures]], against: str) -> str:
 
 @canvas.styled
 def link_bars(results: dict[str, Figures]) -> str:
-    """Which share of the mean latency each link has, with the mean beside it."""
+    """Draw the share of each part in the mean latency, with the mean beside it."""
     rows = {name: figures["links"] for name, figures in results.items() if figures.get("links")}
     axes = canvas.axes_of(470, 62 + 32 * len(rows), left=124, right=66, top=36, bottom=26)
     for row, (name, links) in enumerate(rows.items()):
@@ -122,7 +122,7 @@ def link_bars(results: dict[str, Figures]) -> str:
 
 @canvas.styled
 def trigger_sweep(points: list[Figures], baseline: Figures | None) -> str:
-    """Latency over the trigger interval, down to none, with real time below."""
+    """Draw latency over the trigger interval, with real time below."""
     axes = canvas.axes_of(500, 350, left=50, right=124, top=14, bottom=44)
     ordered = sorted(points, key=lambda point: -point["value_ms"])
     places = [float(place) for place in range(len(ordered))]
@@ -142,7 +142,7 @@ def trigger_sweep(points: list[Figures], baseline: Figures | None) -> str:
 
 @canvas.styled
 def epoch_sweep(points: list[Figures], names: tuple[str, ...], title: str) -> str:
-    """Figures over the length of the epoch: several on a log scale, a single one from zero."""
+    """Draw figures over the length of the epoch: several on a log scale, a single one from zero."""
     many = len(names) > 1
     axes = canvas.axes_of(364, 250, left=56, right=52 if many else 18, top=28, bottom=44)
     ordered = sorted(points, key=lambda point: point["value_ms"])
@@ -163,7 +163,7 @@ def epoch_sweep(points: list[Figures], names: tuple[str, ...], title: str) -> st
 
 
 def factor(ratio: float) -> str:
-    """Write how many times, whichever of the two is the larger.
+    """Format a ratio or its inverse, whichever is above one.
 
     >>> factor(418.2), factor(0.25), factor(1.04)
     ('418x', '4.0x', '1.04x')
@@ -173,7 +173,7 @@ def factor(ratio: float) -> str:
 
 
 def sound(figures: Figures) -> list[Figures]:
-    """The trials that count."""
+    """Return the valid trials."""
     return [trial for trial in figures.get("trials", []) if not trial["problems"]]
 
 
@@ -196,13 +196,13 @@ def _limits(trials: Iterable[Figures]) -> tuple[float, float]:
 
 
 def _checkpoints(trial: Figures, length: float) -> list[float]:
-    """Those within the measured time, unless there are too many to be seen."""
+    """Return the commits within the measured time, unless there are too many to draw."""
     within = [at for at in trial.get("checkpoints") or [] if 0 <= at <= length]
     return within if len(within) <= MARKS_PER_SECOND * length else []
 
 
 def _ratio_bar(axes: Axes, name: str, told: Figures, place: float, opacity: float) -> None:
-    """Draw a bar from one to the ratio; grey, when it means nothing."""
+    """Draw a bar from one to the ratio; grey if it is within noise."""
     ratio, differs = told["ratio"], told["differs"]
     if not ratio:
         return
@@ -222,13 +222,13 @@ def _ratio_bar(axes: Axes, name: str, told: Figures, place: float, opacity: floa
 
 
 def _roomier(axes: Axes) -> float:
-    """Tell which side of one has more room: above zero the right one."""
+    """Return which side of one has more room; above zero is the right one."""
     low, high = axes.get_xlim()
     return math.log(low * high)
 
 
 def _sides(axes: Axes) -> None:
-    """Say at the top which way is better."""
+    """Label at the top which direction is better."""
     for side, text in ((-1, "← slower"), (1, "faster →")):
         axes.annotate(
             text,
@@ -254,7 +254,7 @@ def _link_bar(axes: Axes, name: str, links: Figures, row: int) -> None:
 
 
 def _link_legend(axes: Axes) -> None:
-    """Name the links above the bars, in their order."""
+    """Label the parts above the bars, in order."""
     from matplotlib.patches import Patch
 
     patches = [Patch(color=role("ink" if k == "engine" else k), label=k) for k in LINKS]
@@ -276,7 +276,7 @@ def _link_legend(axes: Axes) -> None:
 def _swept(
     axes: Axes, points: list[Figures], places: list[float], names: tuple[str, ...], prefix: str
 ) -> list[End]:
-    """Draw figures over the points; those that do not count are crosses beside the line."""
+    """Draw figures over the points; invalid ones are crosses beside the line."""
     ends = []
     for name in names:
         label, look = SWEPT.get(name, (name, {"lw": 2}))
@@ -292,7 +292,7 @@ def _swept(
 
 
 def _point(axes: Axes, at: float, point: Figures, name: str) -> None:
-    """Mark one figure, with its spread over the rounds."""
+    """Draw one figure with its spread over the rounds."""
     if not point["valid"]:
         axes.plot([at], [point[name]], "x", color=role("bad"), ms=7, mew=2, clip_on=False)
         return
@@ -304,7 +304,7 @@ def _point(axes: Axes, at: float, point: Figures, name: str) -> None:
 
 
 def _half(axes: Axes, halves: list[float]) -> None:
-    """Draw what waiting for the next batch costs on average, and nothing else."""
+    """Draw the average wait for the next batch alone."""
     axes.plot(range(len(halves)), halves, color=role("muted"), lw=1.1, ls=":")
     if halves:
         place = max(len(halves) - 2, 0)
@@ -312,7 +312,7 @@ def _half(axes: Axes, halves: list[float]) -> None:
 
 
 def _gap(axes: Axes, points: list[Figures], below: float) -> None:
-    """Draw how far the best of the points stays above a line."""
+    """Draw the distance between the best point and a line."""
     good = [(point["p50_ms"], at) for at, point in enumerate(points) if point["valid"]]
     if not good:
         return
@@ -338,7 +338,7 @@ def _beside(
 
 
 def _baseline(axes: Axes, figures: Figures, names: tuple[str, ...]) -> list[End]:
-    """Draw lines right across, for what is not swept."""
+    """Draw horizontal lines for systems that are not swept."""
     colour, ends = paint(figures["system"]), []
     for name in names:
         label, look = SWEPT[name]

@@ -1,4 +1,4 @@
-"""What the report says and draws of each kind of sweep."""
+"""The texts and plots of the report for each kind of sweep."""
 
 from __future__ import annotations
 
@@ -88,4 +88,4 @@ SWEEPS: dict[str, tuple[Callable[[Document], str], Callable[[Document], Iterable
     "operators": (_operator_words, lambda _: ()),
     "boundary": (_boundary_words, lambda _: ()),
 }
-"""What is said and drawn of each kind."""
+"""The texts and plots by kind."""

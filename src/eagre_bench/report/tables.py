@@ -1,4 +1,4 @@
-"""The tables of a report: which figures stand in them, and how each is written."""
+"""The tables of a report: their figures and formats."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Column:
     """A column of figures.
 
     Attributes:
-        group: What stands over several columns.
-        head: What stands over this one.
-        name: Of the figure.
-        write: How it is written.
-        spread: Whether its range over the rounds, or the boundaries, stands below it.
-        fault: Whether anything but zero is a fault.
+        group: The heading over several columns.
+        head: The heading of this column.
+        name: The name of the figure.
+        write: The format.
+        spread: Whether its range over the rounds, or the boundaries, is shown below it.
+        fault: Whether any value but zero is an error.
     """
 
     group: str
@@ -77,26 +77,26 @@ AT_BOUNDARIES = (
     Column("times flink's", "gap", "gap_ratio", TIMES),
 )
 FIRST = {"operators": AGAINST_COUNT, "boundary": AT_BOUNDARIES}
-"""What stands before a sweep's other columns."""
+"""The first columns of a sweep."""
 LATE = Column("load", "late p99 ms", "late_p99_ms")
 
 
 def columns(results: dict[str, Figures], *, recovery: bool) -> list[Column]:
-    """Which figures a table of results has."""
+    """Return the columns of a table of results."""
     counts = [REPLAYED if recovery and c.name == "repeated" else c for c in RESULTS]
     rate = [RATE] if any("max_rate" in figures for figures in results.values()) else []
     return [*rate, *LATENCY, *counts, *COSTS, *([RECOVERY] if recovery else []), LATE]
 
 
 def table(columns: list[Column], rows: list[Told]) -> Told:
-    """Put rows below the heads of their columns."""
+    """Build a table from rows and columns."""
     groups = [(name, len(list(of))) for name, of in groupby(columns, lambda c: c.group)]
     begins = [sum(width for _, width in groups[:place]) for place in range(len(groups))]
     return {"groups": groups, "begins": begins, "columns": columns, "rows": rows}
 
 
 def row(name: str, figures: Figures, columns: list[Column], system: str, under: str) -> Told:
-    """Write a system's figures; what was not measured says why."""
+    """Format the figures of a system, or the reason why it was not measured."""
     measured = figures.get("p50_ms") is not None
     return {
         "name": name,
@@ -115,7 +115,7 @@ def _badge(figures: Figures, *, measured: bool) -> str:
 
 
 def _note(figures: Figures) -> str:
-    """Why a system was not measured, or which of its rounds do not count."""
+    """Return why a system was not measured, or which of its rounds are invalid."""
     if "refused" in figures:
         return str(figures["refused"])
     told = "; ".join(figures["problems"])
@@ -139,5 +139,5 @@ def _cell(column: Column, figures: Figures) -> Told:
 
 
 def _bound(column: Column, figures: Figures) -> bool:
-    """Whether the generator, not the system, was what set the highest rate."""
+    """Return whether the generator limited the highest rate."""
     return column is RATE and bool(figures.get("generator_bound"))

@@ -1,4 +1,4 @@
-"""The systems: each a driver that says how its job is started, and with which settings."""
+"""The systems: each has a driver that starts its job with its settings."""
 
 from eagre_bench.errors import BenchError
 from eagre_bench.systems.base import Job, System
@@ -41,14 +41,14 @@ SYSTEMS: dict[str, System] = {
         Bytewax(),
     )
 }
-"""By name, in the order of the tables."""
+"""The systems by name, in the order of the tables."""
 
 
 def system(name: str) -> System:
-    """Give a driver by its name.
+    """Return a driver by its name.
 
     Raises:
-        BenchError: There is none.
+        BenchError: It does not exist.
     """
     if name not in SYSTEMS:
         raise BenchError(

@@ -1,4 +1,4 @@
-"""The small interface behind which every system stands."""
+"""The interface of a system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_RANKS = "only Eagre's top_n gives ranks as they change"
 
 @dataclass(frozen=True)
 class Job:
-    """What a system is to run; ``jobs/README.md`` describes the fields."""
+    """A job for a system; ``jobs/README.md`` describes the fields."""
 
     workload: str
     brokers: str
@@ -36,7 +36,7 @@ class Job:
     table: str = ""
 
     def write(self, settings: dict[str, str]) -> Path:
-        """Write it for the job's process, with the settings."""
+        """Serialize it for the process of the job, with the settings."""
         path = Path(self.state) / "job.json"
         path.write_text(json.dumps({**asdict(self), "settings": settings}))
         return path
@@ -46,11 +46,11 @@ class System(ABC):
     """One system.
 
     Attributes:
-        name: As on the command line.
-        title: As in the report.
-        checkpoints: Which files under its state folder a finished checkpoint leaves, if any.
-        forwards: Whether it only forwards, whatever the workload.
-        poison: After how many records it gets a bad one; 0 for never.
+        name: The name on the command line.
+        title: The name in the report.
+        checkpoints: The files that a finished checkpoint writes to its state folder, if any.
+        forwards: Whether it only forwards events.
+        poison: After how many records a bad one is sent; 0 for never.
     """
 
     name: str
@@ -60,21 +60,21 @@ class System(ABC):
     poison: int = 0
 
     def refusal(self, workload: str) -> str:
-        """Why it cannot run a workload; empty if it can."""
+        """Return why it cannot run a workload; empty if it can."""
         return NO_RANKS if workload == "top" and not self.forwards else ""
 
     def prepare(self, say: Callable[[str], None]) -> None:
-        """Bring what it needs onto the machine: environments, jars, compiled jobs."""
+        """Install its environments, jars and compiled jobs."""
         del say
 
     @abstractmethod
     def settings(self, job: Job) -> dict[str, str]:
-        """Every setting that is not the system's default."""
+        """Return every setting that differs from the system's default."""
 
     @abstractmethod
     def command(self, job: Job) -> Command:
-        """How to start it; the same again after a kill takes up where it was."""
+        """Return the command that starts it, and resumes it after a kill."""
 
     def checkpoint_times(self, state: Path) -> list[int]:
-        """When its checkpoints were finished, in microseconds since 1970."""
+        """Return when its checkpoints were finished, in microseconds since 1970."""
         return written_us(state, self.checkpoints)

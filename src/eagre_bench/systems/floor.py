@@ -1,4 +1,4 @@
-"""The floor: the same records through the raw broker, two hops, and nothing in between."""
+"""The floor: the same records through the broker, two hops without processing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Floor(System):
     forwards = True
 
     def settings(self, job: Job) -> dict[str, str]:
-        """No lingering; progress is committed at the epoch."""
+        """Return the settings: no lingering, commits once per epoch."""
         return {
             "consumer.auto.commit.interval.ms": str(job.epoch_ms),
             "consumer.socket.nagle.disable": "true",
@@ -30,6 +30,6 @@ class Floor(System):
         }
 
     def command(self, job: Job) -> Command:
-        """Run the loop in our own environment."""
+        """Run the loop in this environment."""
         path = job.write(self.settings(job))
         return Command([sys.executable, str(JOBS / "floor_job.py"), str(path)])

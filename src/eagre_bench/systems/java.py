@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NO_PYTHON = "its jobs are written in Java"
 JAVA_OPTIONS = ["-Xmx1g", *java_options().split()]
-"""As Spark's driver has them: one gigabyte, and the collector that costs least on few cores."""
+"""As for Spark's driver: one gigabyte, and the GC with the least cost on few cores."""
 
 
 class _Compiled(System):
@@ -33,7 +33,7 @@ class _Compiled(System):
 
     Attributes:
         jars: Its set of locked jars.
-        folder: Where its sources are, under ``jobs``.
+        folder: The folder of its sources, under ``jobs``.
         main: The class to start.
     """
 
@@ -42,7 +42,7 @@ class _Compiled(System):
     main: str
 
     def refusal(self, workload: str) -> str:
-        """No Python."""
+        """Refuse workloads with Python functions."""
         return NO_PYTHON if workload.startswith("python") else super().refusal(workload)
 
     def prepare(self, say: Callable[[str], None]) -> None:
@@ -108,7 +108,7 @@ class Flink(_Compiled):
     checkpoints = ("chk-*/_metadata",)
 
     def settings(self, job: Job) -> dict[str, str]:
-        """No buffering between tasks, objects reused, incremental checkpoints at the epoch."""
+        """Return the settings: no buffering, object reuse, incremental checkpoints per epoch."""
         slow = f"slow://{job.state}" if job.slow_checkpoint_ms else ""
         return {
             "execution.buffer-timeout.interval": "0 ms",
@@ -127,18 +127,18 @@ class Flink(_Compiled):
         }
 
     def java_options(self, job: Job) -> list[str]:
-        """The delay of a slow checkpoint store is the JVM's to know."""
+        """Return JVM options with the delay of the checkpoint store."""
         return [*super().java_options(job), f"-Deagre.slow.ms={job.slow_checkpoint_ms}"]
 
 
 class FlinkThroughput(Flink):
-    """The same with Eagre's options for throughput on its clients, and buffers between tasks."""
+    """Flink with the client options of Eagre's throughput profile, and buffers between tasks."""
 
     name = "flink-throughput"
     title = "Flink, for throughput"
 
     def settings(self, job: Job) -> dict[str, str]:
-        """What waits in Eagre's clients waits here too."""
+        """Return the settings with the same batching as Eagre's clients."""
         clients = CLIENTS["throughput"]
         return {
             **super().settings(job),
@@ -158,7 +158,7 @@ class KafkaStreams(_Compiled):
     main = "dev.eagre.bench.streams.StreamsJob"
 
     def settings(self, job: Job) -> dict[str, str]:
-        """No cache in front of the stores, no lingering, commits at the epoch."""
+        """Return the settings: no store cache, no lingering, commits once per epoch."""
         return {
             "commit.interval.ms": str(job.epoch_ms),
             "statestore.cache.max.bytes": "0",

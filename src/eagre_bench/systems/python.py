@@ -1,4 +1,4 @@
-"""The Python systems, each in an environment of its own that is made on demand."""
+"""The Python systems, each in a separate environment that is created on demand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Environment(System):
     """A job in Python with pinned requirements."""
 
     def prepare(self, say: Callable[[str], None]) -> None:
-        """Make the environment, whole or not at all."""
+        """Create the environment atomically."""
         target = self._environment()
         if (target / "ready").exists():
             return
@@ -70,7 +70,7 @@ class Quix(_Environment):
     title = "Quix Streams"
 
     def settings(self, job: Job) -> dict[str, str]:
-        """No lingering, commits at the epoch, a static member of its group."""
+        """Return the settings: no lingering, commits once per epoch, static group membership."""
         return {
             "commit_interval": str(job.epoch_ms / 1000),
             "consumer.group.instance.id": "0",
@@ -87,12 +87,12 @@ class PyFlink(_Environment):
     checkpoints = ("chk-*/_metadata",)
 
     def prepare(self, say: Callable[[str], None]) -> None:
-        """Fetch the connector, too."""
+        """Create the environment, and fetch the connector."""
         class_path("flink", say)
         super().prepare(say)
 
     def settings(self, job: Job) -> dict[str, str]:
-        """Python in the JVM's own threads, no buffering, checkpoints at the epoch."""
+        """Return the settings: Python in JVM threads, no buffering, checkpoints per epoch."""
         return {
             "pipeline.jars": ";".join(f"file://{jar}" for jar in _connector()),
             "python.execution-mode": "thread",
@@ -110,7 +110,7 @@ class PyFlink(_Environment):
         }
 
     def command(self, job: Job) -> Command:
-        """Run it with the Java that we run with."""
+        """Run it with the same Java as Eagre."""
         plain = super().command(job)
         return Command(plain.arguments, {"JAVA_HOME": str(find_java().home)})
 
@@ -122,12 +122,12 @@ class Bytewax(_Environment):
     title = "Bytewax"
 
     def settings(self, job: Job) -> dict[str, str]:
-        """No lingering; its snapshots are taken at the epoch."""
+        """Return the settings: no lingering, snapshots once per epoch."""
         del job
         return {"source.batch_size": "1000", "producer.linger.ms": "0"}
 
 
 def _connector() -> list[Path]:
-    """The jars of Flink's Kafka connector; the rest is in PyFlink's own environment."""
+    """Return the jars of Flink's Kafka connector; the rest is part of PyFlink."""
     wanted = ("flink-connector-kafka", "kafka-clients")
     return [folder("flink") / jar.name for jar in lock("flink") if jar.name.startswith(wanted)]

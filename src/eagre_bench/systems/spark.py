@@ -1,4 +1,4 @@
-"""Spark's engine three times: by Eagre, in real time as it comes, and in micro-batches."""
+"""Spark's engine: with Eagre, in plain Real-Time Mode, and in micro-batches."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 NO_PYTHON = "Spark's Real-Time Mode runs no Python"
 FEWER_PARTITIONS = "8"
-"""Spark's own default of 200 shuffle partitions needs as many task slots."""
+"""Spark's default of 200 shuffle partitions needs as many task slots."""
 
 
 class Eagre(System):
-    """The product as its users start it: ``eagre run``.
+    """Eagre, started by ``eagre run``.
 
     Args:
         overrides: Spark settings that differ from the profile.
@@ -41,7 +41,7 @@ class Eagre(System):
         self._overrides = overrides or {}
 
     def settings(self, job: Job) -> dict[str, str]:
-        """The profile, which Eagre sets by itself."""
+        """Return the settings of the profile."""
         profile = {setting.key: setting.value for setting in (*PROFILE, GC_OPTIONS)}
         clients = CLIENTS[self.profile]
         return {**profile, **clients.source, **clients.sink, **slow(job), **self._overrides}
@@ -61,17 +61,17 @@ class Eagre(System):
 
 
 class _Scoring(Eagre):
-    """The Python function of ``python-map`` in another way, and no other workload."""
+    """Another implementation of the Python function of ``python-map``."""
 
     missing: str
 
     def refusal(self, workload: str) -> str:
-        """Only the map has a counterpart."""
+        """Refuse other workloads."""
         return "" if workload == "python-map" else f"only python-map has {self.missing}"
 
 
 class EagreBatch(_Scoring):
-    """The Python function as one of lists."""
+    """The Python function as a batch function."""
 
     name = "eagre-batch"
     title = "Eagre, Python in lists"
@@ -80,7 +80,7 @@ class EagreBatch(_Scoring):
 
 
 class EagreSql(_Scoring):
-    """The Python function as an SQL expression: what the bridge itself costs is the difference."""
+    """The Python function as an SQL expression; the difference is the cost of the Python bridge."""
 
     name = "eagre-sql"
     title = "Eagre, the same in SQL"
@@ -89,32 +89,32 @@ class EagreSql(_Scoring):
 
 
 class EagreExactlyOnce(Eagre):
-    """The same with an exactly-once sink: what the gate and the headers cost is the difference."""
+    """Eagre with an exactly-once sink; the difference is the cost of the replay filter."""
 
     name = "eagre-exactly-once"
     title = "Eagre, exactly once"
     variant = "exactly-once"
 
     def refusal(self, workload: str) -> str:
-        """Shapes that cannot be replayed are refused by the product itself."""
+        """Refuse workloads that do not support exactly-once delivery."""
         known = ("stateless", "count")
         return "" if workload in known else f"exactly once is compared on {' and '.join(known)}"
 
 
 class EagrePoisoned(Eagre):
-    """The same with a bad record after every hundred: what dead letters cost the good rows."""
+    """Eagre with one bad record in a hundred; the difference is the cost of dead letters."""
 
     name = "eagre-poisoned"
     title = "Eagre, 1 % bad records"
     poison = 100
 
     def refusal(self, workload: str) -> str:
-        """One workload is enough."""
+        """Refuse all but one workload."""
         return "" if workload == "stateless" else "bad records are measured on stateless"
 
 
 class EagreThroughput(Eagre):
-    """The same with the profile for throughput: what it gives, and what it costs at the median."""
+    """Eagre with the throughput profile."""
 
     name = "eagre-throughput"
     title = "Eagre, for throughput"
@@ -122,7 +122,7 @@ class EagreThroughput(Eagre):
 
 
 class EagrePage(Eagre):
-    """The same with its page: what the tap and a look into the JVM each second cost."""
+    """Eagre with the dashboard; the difference is the cost of its sampler and its status calls."""
 
     name = "eagre-page"
     title = "Eagre with its page"
@@ -130,11 +130,11 @@ class EagrePage(Eagre):
 
 
 class EagreOperator(Eagre):
-    """Workloads by one of Eagre's own operators.
+    """Workloads with one of Eagre's operators.
 
     Args:
         operator: Its name.
-        workloads: Those whose results it can give; the sweep takes the first.
+        workloads: The workloads that it can implement; the sweep uses the first.
     """
 
     def __init__(self, operator: str, *workloads: str) -> None:
@@ -145,7 +145,7 @@ class EagreOperator(Eagre):
         self.workloads = workloads
 
     def refusal(self, workload: str) -> str:
-        """Only what the operator does is compared."""
+        """Refuse workloads that the operator does not implement."""
         known = " and ".join(self.workloads)
         return "" if workload in self.workloads else f"{self.variant} is compared on {known}"
 
@@ -162,7 +162,7 @@ OPERATORS = {
         EagreOperator("lookup", "enrich"),
     )
 }
-"""By the operator's name."""
+"""The systems by operator."""
 
 
 class _Plain(System):
@@ -199,36 +199,36 @@ class _Plain(System):
 
 
 class SparkDefaults(_Plain):
-    """Real time as Spark ships it."""
+    """Spark's Real-Time Mode without Eagre."""
 
     name = "spark-rtm-defaults"
     title = "Spark real time, its defaults"
 
     def refusal(self, workload: str) -> str:
-        """No Python."""
+        """Refuse workloads with Python functions."""
         return NO_PYTHON if workload.startswith("python") else super().refusal(workload)
 
     def settings(self, job: Job) -> dict[str, str]:
-        """What it needs to start, and no more."""
+        """Return only the settings that it needs to start."""
         fewer = {"spark.sql.shuffle.partitions": FEWER_PARTITIONS}
         return {**self._base(job), **fewer, "trigger": f"realTime={job.epoch_ms} milliseconds"}
 
 
 class SparkMicroBatch(_Plain):
-    """Classic micro-batches, with every setting of Eagre's profile: only the trigger differs."""
+    """Spark in micro-batches, with Eagre's profile: only the trigger differs."""
 
     name = "spark-micro-batch"
     title = "Spark micro-batch"
 
     def settings(self, job: Job) -> dict[str, str]:
-        """The profile, and a trigger."""
+        """Return the profile and the trigger."""
         profile = {setting.key: setting.value for setting in (*PROFILE, GC_OPTIONS)}
         trigger = {"trigger": f"processingTime={job.trigger_ms} milliseconds"}
         return {**self._base(job), **profile, **trigger}
 
 
 def slow(job: Job) -> dict[str, str]:
-    """Make every access to the checkpoint's file system take longer, as a distant store's do."""
+    """Return settings that delay every access to the checkpoint's file system."""
     if not job.slow_checkpoint_ms:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""The workloads by name: ``eagre_bench.workloads:python_map`` is what ``python-map.toml`` says."""
+"""The workloads by name: ``eagre_bench.workloads:python_map`` is ``python-map.toml``."""
 
 from __future__ import annotations
 

@@ -108,12 +108,12 @@ class BarrierTest {
     }
 
     @Test
-    void workIsDoneWhereNoTaskRuns() throws Exception {
+    void theWorkRunsWithoutTasks() throws Exception {
         assertEquals("done", barrier.whileIdle(in(0), () -> "done"));
     }
 
     @Test
-    void aRowOnItsWayIsWaitedFor() {
+    void theBarrierWaitsForAQueuedRow() {
         assertTimeoutPreemptively(LIMIT, () -> {
             Barrier.RowCount sent = Barrier.sentBy(task);
             Barrier.ReceivedCount received = Barrier.receivedBy(task);
@@ -126,7 +126,7 @@ class BarrierTest {
     }
 
     @Test
-    void aRowInFlightIsWaitedFor() throws Exception {
+    void theBarrierWaitsForARowInFlight() throws Exception {
         Barrier.RowCount sent = Barrier.sentBy(task);
         Barrier.ReceivedCount received = Barrier.receivedBy(task);
         sent.increment();
@@ -138,7 +138,7 @@ class BarrierTest {
     }
 
     @Test
-    void tasksThatEndedCountNoMore() throws Exception {
+    void endedTasksDoNotCount() throws Exception {
         Barrier.sentBy(task).increment();
         Barrier.receivedBy(task);
         assertNull(barrier.whileIdle(in(5), () -> "too early"));
@@ -147,7 +147,7 @@ class BarrierTest {
     }
 
     @Test
-    void tasksPauseDuringTheWorkAndGoOnAfterIt() {
+    void tasksPauseDuringTheWorkAndContinueAfterIt() {
         assertTimeoutPreemptively(LIMIT, () -> {
             BlockingQueue<Barrier.PausePoint> queue = new LinkedBlockingQueue<>();
             List<String> events = Collections.synchronizedList(new ArrayList<>());
@@ -170,7 +170,7 @@ class BarrierTest {
     }
 
     @Test
-    void aTaskThatDoesNotReachItsPauseIsNotWaitedForForever() {
+    void theBarrierGivesUpOnATaskThatDoesNotPause() {
         assertTimeoutPreemptively(LIMIT, () -> {
             Barrier.onPause(task, point -> {});
             assertNull(barrier.whileIdle(in(20), () -> "too early"));
@@ -178,7 +178,7 @@ class BarrierTest {
     }
 
     @Test
-    void tasksGoOnWhenTheWorkFails() {
+    void tasksContinueWhenTheWorkFails() {
         assertTimeoutPreemptively(LIMIT, () -> {
             CompletableFuture<Void> passed = new CompletableFuture<>();
             Barrier.onPause(task, point -> CompletableFuture.runAsync(() -> {
@@ -197,7 +197,7 @@ class BarrierTest {
     }
 
     @Test
-    void whatIsHeldBackIsWrittenBeforeTheWork() throws Exception {
+    void bufferedResultsAreFlushedBeforeTheWork() throws Exception {
         List<String> events = new ArrayList<>();
         Barrier.onFlush(task, () -> events.add("flush"));
         barrier.whileIdle(in(0), () -> events.add("work"));
@@ -205,7 +205,7 @@ class BarrierTest {
     }
 
     @Test
-    void somethingIsLookedForUntilItIsThere() {
+    void aConditionIsPolledUntilItHolds() {
         AtomicInteger looks = new AtomicInteger();
         assertEquals("found", Barrier.poll(in(10_000), () -> looks.incrementAndGet() < 5 ? null : "found"));
         assertNull(Barrier.poll(in(-1), () -> null));

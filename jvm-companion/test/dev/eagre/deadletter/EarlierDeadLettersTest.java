@@ -20,7 +20,7 @@ import org.apache.spark.SparkException;
 import org.junit.jupiter.api.Test;
 import org.roaringbitmap.longlong.Roaring64Bitmap;
 
-/** Where a record is, and what became of its rows. */
+/** Source records, dead letters of earlier runs, and error policies. */
 class EarlierDeadLettersTest {
     private static final RecordPosition AT = new RecordPosition("in", 2, 77);
 
@@ -58,14 +58,14 @@ class EarlierDeadLettersTest {
     }
 
     @Test
-    void aRunWithNothingBeforeItRemembersNothing() throws Exception {
+    void aFirstRunHasNoEarlierDeadLetters() throws Exception {
         EarlierDeadLetters memory = memory("parse", "");
         assertTrue(memory.isEmpty());
         assertFalse(memory.holds(AT, 0));
     }
 
     @Test
-    void onlyTheSameRowAtTheSameSiteIsRemembered() throws Exception {
+    void onlyTheSameRowAtTheSameSiteMatches() throws Exception {
         String written = written("parse_it in", 2, 77, 1);
         EarlierDeadLetters memory = memory("parse it", written);
         assertFalse(memory.isEmpty());
@@ -76,12 +76,12 @@ class EarlierDeadLettersTest {
     }
 
     @Test
-    void anIdentityIsReadByTheScanOfALaterRun() throws Exception {
+    void identitiesAreInTheFormatOfTheOutputScan() throws Exception {
         assertEquals("score 3 in/2/77/1 parse_it", memory("parse it", "").identity(AT, 1));
     }
 
     @Test
-    void suspectsAreGivenOldestFirstAndTheOldestMakeRoom() {
+    void suspectsAreListedOldestFirstAndTheOldestAreRemoved() {
         SuspectRecords first = new SuspectRecords("first").retain();
         first.failed(new RecordPosition("in", 0, 1), new IllegalStateException());
         first.failed(new RecordPosition("in", 0, 2), new IllegalStateException());
@@ -98,14 +98,14 @@ class EarlierDeadLettersTest {
     }
 
     @Test
-    void theRuleToFailNamesTheRecord() {
+    void thePolicyToFailNamesTheRecord() {
         Exception error = assertThrows(SparkException.class,
                 () -> new ErrorPolicy(policy("fail"), "site").apply("UNPARSABLE_RECORD", DeadLetter.of(AT, "UNPARSABLE: no"), 0));
         assertEquals("UNPARSABLE_RECORD: UNPARSABLE: no for the record in/2/77", error.getMessage());
     }
 
     @Test
-    void theRuleToDropCounts() throws Exception {
+    void thePolicyToDropCounts() throws Exception {
         ErrorPolicy policy = new ErrorPolicy(policy("drop"), "site");
         policy.apply("UNPARSABLE_RECORD", DeadLetter.of(AT, "UNPARSABLE: no"), 0);
         policy.apply("UNPARSABLE_RECORD", DeadLetter.of(null, "UNPARSABLE: no"), 0);
@@ -115,7 +115,7 @@ class EarlierDeadLettersTest {
     }
 
     @Test
-    void aLettersHeadersFollowTheRecordsOwn() {
+    void deadLetterHeadersFollowThoseOfTheRecord() {
         SourceRecord original = new SourceRecord(null, null, List.of(SourceRecord.header("trace", new byte[] {'t'})));
         DeadLetter letter = new DeadLetter(AT, "score: boom", Instant.ofEpochSecond(0), null, null)
                 .with(original)
@@ -128,7 +128,7 @@ class EarlierDeadLettersTest {
     }
 
     @Test
-    void aTopicOfLettersBelongsToItsSource() throws Exception {
+    void aDeadLetterTopicBelongsToItsSource() throws Exception {
         DeadLetterTopics address = new DeadLetterTopics(new ObjectMapper().readTree("{\"topic\":\"all.dlq\",\"suffix\":\".dlq\","
                 + "\"clusters\":{\"in\":{\"bootstrap.servers\":\"a\"},\"other\":{\"bootstrap.servers\":\"b\"}}}"));
         assertEquals("in.dlq", address.topic("in"));

@@ -22,7 +22,7 @@ class DeliveredOffsetsTest {
     private final DeliveredOffsets delivered = new DeliveredOffsets();
 
     @Test
-    void onlyWhatWasAddedIsThere() {
+    void containsOnlyAddedPositions() {
         delivered.add("in", 1, 100, 0);
         assertTrue(delivered.contains("in", 1, 100, 0));
         assertFalse(delivered.contains("in", 1, 99, 0));
@@ -32,15 +32,15 @@ class DeliveredOffsetsTest {
     }
 
     @Test
-    void nothingIsInAnEmptyOne() {
+    void anEmptySetContainsNothing() {
         assertTrue(delivered.isEmpty());
         assertEquals(0, delivered.size());
         assertFalse(delivered.contains("in", 0, 0, 0));
     }
 
-    /** A row of several results may have had only some of them delivered. */
+    /** Of several results of a row, only some may have been delivered. */
     @Test
-    void anOrdinalDoesNotImplyTheOnesBeforeIt() {
+    void anOrdinalDoesNotImplyEarlierOnes() {
         delivered.add("in", 0, 5, 3);
         assertEquals(1, delivered.size());
         for (int ordinal = 0; ordinal < 6; ordinal++) {
@@ -49,14 +49,14 @@ class DeliveredOffsetsTest {
     }
 
     @Test
-    void addingTwiceIsAddingOnce() {
+    void addingTwiceChangesNothing() {
         delivered.add("in", 0, 5, 0);
         delivered.add("in", 0, 5, 0);
         assertEquals(1, delivered.size());
     }
 
     @Test
-    void offsetsMayBeAsLargeAsKafkasAre() {
+    void largeOffsetsAreSupported() {
         delivered.add("in", 0, Long.MAX_VALUE, 0);
         delivered.add("in", 0, 1L << 40, 0);
         assertTrue(DeliveredOffsets.fromText(delivered.toText()).contains("in", 0, Long.MAX_VALUE, 0));
@@ -102,7 +102,7 @@ class DeliveredOffsetsTest {
     }
 
     @Test
-    void noTextIsAnEmptyOneAndABrokenTextIsRefused() {
+    void emptyTextIsAnEmptySetAndInvalidTextIsRefused() {
         assertTrue(DeliveredOffsets.fromText("").isEmpty());
         delivered.add("in", 0, 1, 0);
         String text = delivered.toText();
@@ -111,7 +111,7 @@ class DeliveredOffsetsTest {
     }
 
     @Test
-    void theHighestPositionOfEachPartitionIsNoted() {
+    void theHighestPositionOfEachPartitionIsStored() {
         delivered.add("in", 0, 5, 0);
         delivered.add("in", 0, 9, 1);
         delivered.add("in", 1, 3, 0);
@@ -121,7 +121,7 @@ class DeliveredOffsetsTest {
         assertEquals(Map.of("in", Map.of(0, 9L, 1, 8L, 2, 1L)), highest);
     }
 
-    /** What the tests of exactly once use to show that gaps matter. */
+    /** The exactly-once tests use it to show that gaps matter. */
     @Test
     void theControlFillsGaps() {
         delivered.add("in", 0, 5, 0);

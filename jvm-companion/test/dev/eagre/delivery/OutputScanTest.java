@@ -59,10 +59,10 @@ class OutputScanTest {
     void identitiesInHeadersAreFound() {
         result(0, 0, 1, "in/0/10/0");
         record(0, 1, "other", "x", "eagre", "score 1 in/3/11/2 123");
-        DeliveredOffsets found = read(scan(0, "{}"), 2);
-        assertEquals(2, found.size());
-        assertTrue(found.contains("in", 0, 10, 0));
-        assertTrue(found.contains("in", 3, 11, 2));
+        DeliveredOffsets delivered = read(scan(0, "{}"), 2);
+        assertEquals(2, delivered.size());
+        assertTrue(delivered.contains("in", 0, 10, 0));
+        assertTrue(delivered.contains("in", 3, 11, 2));
     }
 
     @Test
@@ -76,17 +76,17 @@ class OutputScanTest {
     }
 
     @Test
-    void rowsThatAreNotReadAgainNeedNoMemory() {
+    void committedRowsAreNotStored() {
         result(0, 0, 1, "in/0/9/0");
         result(0, 1, 1, "in/0/10/0");
         result(0, 2, 1, "in/1/9/0");
-        DeliveredOffsets found = read(scan(0, "{\"in\":{\"0\":10}}"), 3);
-        assertFalse(found.contains("in", 0, 9, 0));
-        assertTrue(found.contains("in", 0, 10, 0), "read again from this offset on");
-        assertTrue(found.contains("in", 1, 9, 0), "nothing is committed for the partition");
+        DeliveredOffsets delivered = read(scan(0, "{\"in\":{\"0\":10}}"), 3);
+        assertFalse(delivered.contains("in", 0, 9, 0));
+        assertTrue(delivered.contains("in", 0, 10, 0), "read again from this offset on");
+        assertTrue(delivered.contains("in", 1, 9, 0), "this partition has no commit");
     }
 
-    /** A process that was thought dead wrote after its successor's fence: its results do not count. */
+    /** Results written after the fence of a later run do not count. */
     @Test
     void resultsOfAFencedProcessDoNotCount() {
         result(0, 0, 1, "in/0/1/0");
@@ -94,56 +94,56 @@ class OutputScanTest {
         result(0, 2, 1, "in/0/2/0");
         result(0, 3, 2, "in/0/3/0");
         result(1, 0, 1, "in/0/4/0");
-        DeliveredOffsets found = read(scan(1, "{}"), 4, 1);
-        assertTrue(found.contains("in", 0, 1, 0), "written before the fence");
-        assertFalse(found.contains("in", 0, 2, 0), "written after the fence");
-        assertTrue(found.contains("in", 0, 3, 0));
-        assertTrue(found.contains("in", 0, 4, 0), "the fence is not in this partition");
+        DeliveredOffsets delivered = read(scan(1, "{}"), 4, 1);
+        assertTrue(delivered.contains("in", 0, 1, 0), "written before the fence");
+        assertFalse(delivered.contains("in", 0, 2, 0), "written after the fence");
+        assertTrue(delivered.contains("in", 0, 3, 0));
+        assertTrue(delivered.contains("in", 0, 4, 0), "the fence is not in this partition");
     }
 
     @Test
-    void anOlderFenceOrAnothersChangesNothing() {
+    void olderFencesAndFencesOfOtherPipelinesAreIgnored() {
         record(0, 0, "eagre-fence", "score 3");
         record(0, 1, "eagre-fence", "score 2");
         record(0, 2, "eagre-fence", "another 9");
         result(0, 3, 2, "in/0/1/0");
         result(0, 4, 3, "in/0/2/0");
-        DeliveredOffsets found = read(scan(1, "{}"), 5);
-        assertFalse(found.contains("in", 0, 1, 0));
-        assertTrue(found.contains("in", 0, 2, 0));
+        DeliveredOffsets delivered = read(scan(1, "{}"), 5);
+        assertFalse(delivered.contains("in", 0, 1, 0));
+        assertTrue(delivered.contains("in", 0, 2, 0));
     }
 
     @Test
-    void theFenceBeforeTheFirstRecordIsTheGivenOne() {
+    void theScanStartsWithTheGivenFence() {
         result(0, 0, 4, "in/0/1/0");
         result(0, 1, 5, "in/0/2/0");
-        DeliveredOffsets found = read(scan(5, "{}"), 2);
-        assertFalse(found.contains("in", 0, 1, 0));
-        assertTrue(found.contains("in", 0, 2, 0));
+        DeliveredOffsets delivered = read(scan(5, "{}"), 2);
+        assertFalse(delivered.contains("in", 0, 1, 0));
+        assertTrue(delivered.contains("in", 0, 2, 0));
     }
 
     @Test
-    void deadLettersAreKnownByTheirSiteToo() {
+    void deadLettersAreIdentifiedBySite() {
         record(0, 0, "eagre-letter", "score 1 in/0/1/0 parse_it");
-        DeliveredOffsets found = read(new OutputScan(OutputScan.DEAD_LETTER, "score", 0, "{}"), 1);
-        assertTrue(found.contains("parse_it in", 0, 1, 0));
-        assertFalse(found.contains("in", 0, 1, 0));
+        DeliveredOffsets delivered = read(new OutputScan(OutputScan.DEAD_LETTER, "score", 0, "{}"), 1);
+        assertTrue(delivered.contains("parse_it in", 0, 1, 0));
+        assertFalse(delivered.contains("in", 0, 1, 0));
     }
 
     @Test
-    void recordsBehindTheEndAreNotRead() {
+    void recordsAfterTheEndAreNotRead() {
         result(0, 0, 1, "in/0/1/0");
         result(0, 1, 1, "in/0/2/0");
         assertEquals(1, read(scan(0, "{}"), 1).size());
     }
 
     @Test
-    void anEmptyPartIsReadAtOnce() {
+    void anEmptyRangeIsReadImmediately() {
         assertTrue(read(scan(0, "{}"), 0, 0).isEmpty());
     }
 
     @Test
-    void offsetsThatAreNoJsonAreShown() {
+    void invalidOffsetsAreReported() {
         Exception error = assertThrows(IllegalArgumentException.class, () -> scan(0, "{broken"));
         assertEquals("not valid offsets: {broken", error.getMessage());
     }

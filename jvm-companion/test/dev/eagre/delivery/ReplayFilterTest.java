@@ -21,7 +21,7 @@ import scala.reflect.ClassTag$;
 
 /** The replay filter. */
 class ReplayFilterTest {
-    private static final StructType ORIGIN = new StructType()
+    private static final StructType PROVENANCE = new StructType()
             .add("topic", DataTypes.StringType)
             .add("partition", DataTypes.IntegerType)
             .add("offset", DataTypes.LongType)
@@ -29,11 +29,11 @@ class ReplayFilterTest {
 
     private final DeliveredOffsets delivered = new DeliveredOffsets();
 
-    private ReplayFilter gate(StructType origin, String prefix) {
-        return new ReplayFilter(new BoundReference(0, origin, true), prefix, new Held(delivered));
+    private ReplayFilter filter(StructType origin, String prefix) {
+        return new ReplayFilter(new BoundReference(0, origin, true), prefix, new LocalBroadcast(delivered));
     }
 
-    private final ReplayFilter gate = gate(ORIGIN, "score 3");
+    private final ReplayFilter filter = filter(PROVENANCE, "score 3");
 
     private static InternalRow row(Object... origin) {
         return new GenericInternalRow(new Object[] {new GenericInternalRow(origin)});
@@ -47,83 +47,83 @@ class ReplayFilterTest {
         return bytes == null ? null : new String((byte[]) bytes, StandardCharsets.UTF_8);
     }
 
-    private static String code(ReplayFilter gate, InternalRow row) {
-        return assertThrows(IllegalStateException.class, () -> gate.eval(row)).getMessage().split(":")[0];
+    private static String code(ReplayFilter filter, InternalRow row) {
+        return assertThrows(IllegalStateException.class, () -> filter.eval(row)).getMessage().split(":")[0];
     }
 
     @Test
-    void aNewResultHasItsIdentityAndItsRecordsTime() {
-        assertEquals("score 3 in/2/77/0 1700000000123", text(gate.eval(at(2, 77))));
+    void aNewResultHasAnIdentityAndTheTimeOfItsRecord() {
+        assertEquals("score 3 in/2/77/0 1700000000123", text(filter.eval(at(2, 77))));
     }
 
     @Test
     void resultsOfOneRowAreNumbered() {
-        assertEquals("score 3 in/2/77/0 1700000000123", text(gate.eval(at(2, 77))));
-        assertEquals("score 3 in/2/77/1 1700000000123", text(gate.eval(at(2, 77))));
-        assertEquals("score 3 in/2/78/0 1700000000123", text(gate.eval(at(2, 78))));
+        assertEquals("score 3 in/2/77/0 1700000000123", text(filter.eval(at(2, 77))));
+        assertEquals("score 3 in/2/77/1 1700000000123", text(filter.eval(at(2, 77))));
+        assertEquals("score 3 in/2/78/0 1700000000123", text(filter.eval(at(2, 78))));
     }
 
     @Test
-    void whatWasDeliveredIsFilteredAndGapsAreNot() {
+    void deliveredResultsAreFilteredAndGapsAreNot() {
         delivered.add("in", 0, 10, 0);
         delivered.add("in", 0, 12, 1);
-        assertNull(gate.eval(at(0, 10)));
-        assertEquals("score 3 in/0/11/0 1700000000123", text(gate.eval(at(0, 11))));
-        assertEquals("score 3 in/0/12/0 1700000000123", text(gate.eval(at(0, 12))));
-        assertNull(gate.eval(at(0, 12)), "the second result of the row was delivered, the first was not");
-        assertEquals("score 3 in/1/10/0 1700000000123", text(gate.eval(at(1, 10))));
+        assertNull(filter.eval(at(0, 10)));
+        assertEquals("score 3 in/0/11/0 1700000000123", text(filter.eval(at(0, 11))));
+        assertEquals("score 3 in/0/12/0 1700000000123", text(filter.eval(at(0, 12))));
+        assertNull(filter.eval(at(0, 12)), "the second result of the row was delivered, the first was not");
+        assertEquals("score 3 in/1/10/0 1700000000123", text(filter.eval(at(1, 10))));
     }
 
     @Test
-    void aRecordWithoutATimeIsMarkedSo() {
-        assertEquals("score 3 in/0/1/0 -1", text(gate.eval(row(UTF8String.fromString("in"), 0, 1L, null))));
-        StructType timeless = new StructType(java.util.Arrays.copyOf(ORIGIN.fields(), 3));
+    void aRecordWithoutATimeHasTimeMinusOne() {
+        assertEquals("score 3 in/0/1/0 -1", text(filter.eval(row(UTF8String.fromString("in"), 0, 1L, null))));
+        StructType timeless = new StructType(java.util.Arrays.copyOf(PROVENANCE.fields(), 3));
         assertEquals("score 3 in/0/1/0 -1",
-                text(gate(timeless, "score 3").eval(row(UTF8String.fromString("in"), 0, 1L))));
+                text(filter(timeless, "score 3").eval(row(UTF8String.fromString("in"), 0, 1L))));
     }
 
     @Test
-    void aRowWithoutItsOriginFailsTheQuery() {
-        assertEquals("EXACTLY_ONCE_ORIGIN", code(gate, new GenericInternalRow(new Object[] {null})));
-        assertEquals("EXACTLY_ONCE_ORIGIN", code(gate, row(UTF8String.fromString("in"), null, 1L, null)));
-        assertEquals("EXACTLY_ONCE_ORIGIN", code(gate, row(UTF8String.fromString("in"), 0, null, null)));
+    void aRowWithoutProvenanceFailsTheQuery() {
+        assertEquals("EXACTLY_ONCE_ORIGIN", code(filter, new GenericInternalRow(new Object[] {null})));
+        assertEquals("EXACTLY_ONCE_ORIGIN", code(filter, row(UTF8String.fromString("in"), null, 1L, null)));
+        assertEquals("EXACTLY_ONCE_ORIGIN", code(filter, row(UTF8String.fromString("in"), 0, null, null)));
     }
 
     @Test
     void aQueryThatWasNotOpenedIsRefused() {
-        assertEquals("EXACTLY_ONCE_UNOPENED", code(gate(ORIGIN, ""), at(0, 1)));
+        assertEquals("EXACTLY_ONCE_UNOPENED", code(filter(PROVENANCE, ""), at(0, 1)));
     }
 
-    /** What the first attempt has written is not known. */
+    /** The output of the first attempt is unknown. */
     @Test
-    void aTaskThatIsTriedAgainIsRefused() {
-        Tasks.in(Tasks.task(0), () -> gate(ORIGIN, "score 3").eval(at(0, 1)));
-        String code = Tasks.in(Tasks.task(1), () -> code(gate(ORIGIN, "score 3"), at(0, 1)));
+    void aRetriedTaskIsRefused() {
+        Tasks.in(Tasks.task(0), () -> filter(PROVENANCE, "score 3").eval(at(0, 1)));
+        String code = Tasks.in(Tasks.task(1), () -> code(filter(PROVENANCE, "score 3"), at(0, 1)));
         assertEquals("EXACTLY_ONCE_RETRY", code);
     }
 
     @Test
     void aKeyWithRowsOfTwoPartitionsFailsTheQuery() {
-        ReplayFilter aligned = gate(ORIGIN.add("least", DataTypes.IntegerType), "score 3");
+        ReplayFilter aligned = filter(PROVENANCE.add("least", DataTypes.IntegerType), "score 3");
         aligned.eval(row(UTF8String.fromString("in"), 1, 5L, null, 1));
         assertEquals("KEY_NOT_ALIGNED", code(aligned, row(UTF8String.fromString("in"), 2, 6L, null, 1)));
     }
 
-    /** Otherwise Spark would move it, copy it, or evaluate it twice. */
+    /** Otherwise Spark could move it, copy it, or evaluate it twice. */
     @Test
-    void sparkMustNotTakeItForAPureFunction() {
-        assertFalse(gate.deterministic());
-        assertFalse(gate.foldable());
-        assertTrue(gate.stateful());
-        assertTrue(gate.nullable());
-        assertNotEquals(gate, gate(ORIGIN, "score 4"));
+    void sparkTreatsItAsNondeterministic() {
+        assertFalse(filter.deterministic());
+        assertFalse(filter.foldable());
+        assertTrue(filter.stateful());
+        assertTrue(filter.nullable());
+        assertNotEquals(filter, filter(PROVENANCE, "score 4"));
     }
 
     /** A broadcast that was never sent. */
-    private static final class Held extends Broadcast<DeliveredOffsets> {
+    private static final class LocalBroadcast extends Broadcast<DeliveredOffsets> {
         private final transient DeliveredOffsets held;
 
-        Held(DeliveredOffsets held) {
+        LocalBroadcast(DeliveredOffsets held) {
             super(0, ClassTag$.MODULE$.apply(DeliveredOffsets.class));
             this.held = held;
         }

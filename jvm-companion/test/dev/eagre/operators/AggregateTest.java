@@ -40,7 +40,7 @@ class AggregateTest {
     }
 
     @Test
-    void wholeNumbers() {
+    void integers() {
         assertEquals(3L, result("count", 5L, 5L, -1L));
         assertEquals(9L, result("sum", 5L, 5L, -1L));
         assertEquals(3.0, result("avg", 5L, 5L, -1L));
@@ -50,7 +50,7 @@ class AggregateTest {
     }
 
     @Test
-    void realNumbers() {
+    void floatingPointNumbers() {
         assertEquals(1.5, result("sum", 0.5, 1.0));
         assertEquals(0.75, result("avg", 0.5, 1.0));
         assertEquals(0.5, result("min", 0.5, 1.0));
@@ -58,7 +58,7 @@ class AggregateTest {
     }
 
     @Test
-    void nullsAreLeftOut() {
+    void nullsAreIgnored() {
         assertEquals(1L, result("count", null, 5L));
         assertEquals(5L, result("sum", null, 5L));
         assertEquals(5.0, result("avg", null, 5L));
@@ -67,14 +67,14 @@ class AggregateTest {
     }
 
     @Test
-    void overNothingAsInSql() {
+    void emptyAggregatesFollowSql() {
         assertEquals(0L, result("count"));
         assertEquals(0L, result("distinct", (Object) null));
         for (String kind : List.of("sum", "avg", "min", "max")) assertEquals(null, result(kind, (Object) null), kind);
     }
 
     @Test
-    void aSumThatOverflowsStaysAtTheLargest() {
+    void anOverflowingSumStaysAtTheMaximum() {
         assertEquals(Long.MAX_VALUE, result("sum", Long.MAX_VALUE, 1L));
         assertEquals(Long.MIN_VALUE, result("sum", Long.MIN_VALUE, -1L));
         assertEquals(-1L, result("sum", Long.MAX_VALUE, Long.MIN_VALUE));
@@ -87,9 +87,9 @@ class AggregateTest {
         assertEquals(Long.MIN_VALUE, result("min", Long.MAX_VALUE, Long.MIN_VALUE));
     }
 
-    /** As in Spark SQL: not a number is greater than every number. */
+    /** As in Spark SQL, NaN is greater than every number. */
     @Test
-    void notANumberIsTheLargestWhereverItStands() {
+    void nanIsTheLargestNumberInAnyOrder() {
         assertEquals(1.0, result("min", Double.NaN, 1.0));
         assertEquals(1.0, result("min", 1.0, Double.NaN));
         assertEquals(Double.NaN, result("max", 1.0, Double.NaN));
@@ -99,7 +99,7 @@ class AggregateTest {
 
     @ParameterizedTest
     @EnumSource(Aggregate.Kind.class)
-    void partsCanBeMergedAndWritten(Aggregate.Kind kind) {
+    void partialAggregatesCanBeMergedAndSerialized(Aggregate.Kind kind) {
         Random random = new Random(SEED);
         List<Aggregate> aggregates = aggregates(kind.name().toLowerCase(java.util.Locale.ROOT), true);
         Object[] values = random.longs(300, -1000, 1000).boxed().toArray();
@@ -117,7 +117,7 @@ class AggregateTest {
 
     @ParameterizedTest
     @EnumSource(Aggregate.Kind.class)
-    void anEmptyPartChangesNothing(Aggregate.Kind kind) {
+    void anEmptyPartialAggregateChangesNothing(Aggregate.Kind kind) {
         List<Aggregate> aggregates = aggregates(kind.name(), true);
         Partial[] partials = over(aggregates, 3L);
         Aggregate.merge(aggregates, partials, Aggregate.empty(aggregates));
@@ -128,9 +128,9 @@ class AggregateTest {
         assertEquals(0, back[0].count);
     }
 
-    /** A merge must not change what it merges: boards and slices are merged again and again. */
+    /** Merging must not change its argument: boards and slices are merged repeatedly. */
     @Test
-    void whatIsMergedStaysAsItWas() {
+    void mergingDoesNotChangeTheArgument() {
         List<Aggregate> aggregates = aggregates("distinct", true);
         Partial[] one = over(aggregates, 1L);
         Partial[] both = Aggregate.empty(aggregates);

@@ -14,13 +14,13 @@ class ArrivalClockTest {
     private final ArrivalClock clock = new ArrivalClock(START);
 
     @Test
-    void withoutRecordsItIsTheWallClock() {
+    void withoutRecordsTheClockIsTheWallClock() {
         assertEquals(NOW, clock.time(NOW));
         assertEquals(NOW + 5, clock.wall(NOW + 5, 0));
     }
 
     @Test
-    void aRecordThatWaitedSetsItBack() {
+    void aRecordWithLagSetsTheClockBack() {
         clock.saw(NOW, NOW - 700);
         assertEquals(NOW - 700, clock.time(NOW));
         assertEquals(NOW + 5, clock.wall(NOW - 695, 0));
@@ -33,32 +33,32 @@ class ArrivalClockTest {
         assertEquals(NOW, clock.time(NOW));
     }
 
-    /** Partitions need not be equally far. */
+    /** Partitions may have different lags. */
     @Test
-    void theRecordThatIsMostBehindCounts() {
+    void theLargestLagCounts() {
         clock.saw(NOW, NOW - 700);
         clock.saw(NOW + 1, NOW + 1);
         assertEquals(NOW + 1 - 700, clock.time(NOW + 1));
     }
 
     @Test
-    void whatWasBehindIsForgottenAfterTwoSeconds() {
+    void aLagExpiresAfterTwoSeconds() {
         clock.saw(NOW, NOW - 700);
         clock.saw(NOW + 1_001, NOW + 1_001);
-        assertEquals(NOW + 301, clock.time(NOW + 1_001), "the second before counts as well");
+        assertEquals(NOW + 301, clock.time(NOW + 1_001), "the previous second counts as well");
         clock.saw(NOW + 2_002, NOW + 2_002);
         assertEquals(NOW + 2_002, clock.time(NOW + 2_002));
     }
 
-    /** Nothing is known of what was written while the query was down. */
+    /** The lag of records written while the query was down is unknown. */
     @Test
-    void afterAStartEveryWaitBeginsAgain() {
+    void afterAStartEveryWaitStartsAgain() {
         assertEquals(START + 60_000, clock.wall(START - 500_000, 60_000));
         assertEquals(NOW, clock.wall(NOW, 60_000));
     }
 
     @Test
-    void anOperatorsPartitionHasOneClockInARun() {
+    void anOperatorsPartitionHasOneClockPerRun() {
         UUID run = UUID.randomUUID();
         assertSame(ArrivalClock.of(run, "op", 1), ArrivalClock.of(run, "op", 1));
         assertNotSame(ArrivalClock.of(run, "op", 1), ArrivalClock.of(run, "op", 2));

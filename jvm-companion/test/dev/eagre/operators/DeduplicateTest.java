@@ -13,30 +13,30 @@ class DeduplicateTest {
             new Keyed(Deduplicate::new, "'within':" + 10 * SECOND + ",'keeps_ms':20000");
 
     @Test
-    void theFirstRowPassesAndNoneWithinTheTime() {
+    void onlyTheFirstRowWithinTheIntervalPasses() {
         assertEquals(List.of("a"), keyed.put(at(0, "a"), at(0, "b"), at(10, "c")));
         assertEquals(List.of("d"), keyed.put(at(10.000001, "d")));
     }
 
     @Test
-    void aRepeatDoesNotProlongTheTime() {
+    void aDuplicateDoesNotExtendTheInterval() {
         assertEquals(List.of("a", "c"), keyed.put(at(0, "a"), at(9, "b"), at(11, "c")));
     }
 
     @Test
-    void anOlderRowIsARepeatToo() {
+    void anOlderRowIsADuplicate() {
         assertEquals(List.of("a"), keyed.put(at(5, "a"), at(-5, "b")));
         keyed.put(at(20, "c"));
-        assertEquals(List.of(), keyed.put(at(9, "late")), "too late to be told from a repeat");
+        assertEquals(List.of(), keyed.put(at(9, "late")), "too late to be distinguished from a duplicate");
     }
 
     @Test
-    void stateSurvivesARestartAndEnds() {
+    void stateSurvivesARestartAndExpires() {
         keyed.put(at(0, "a"));
         keyed.restart();
         assertEquals(List.of(), keyed.put(at(1, "b")));
         keyed.pass(21);
-        assertTrue(keyed.isForgotten());
+        assertTrue(keyed.isExpired());
         assertEquals(List.of("c"), keyed.put(at(2, "c")));
     }
 }

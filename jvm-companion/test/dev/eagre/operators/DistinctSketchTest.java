@@ -34,7 +34,7 @@ class DistinctSketchTest {
     }
 
     @Test
-    void aValueThatComesAgainIsNotCountedAgain() {
+    void duplicatesAreNotCounted() {
         List<Long> twice = new ArrayList<>(hashes(100));
         twice.addAll(hashes(100));
         assertEquals(100, of(twice).estimate());
@@ -49,7 +49,7 @@ class DistinctSketchTest {
     }
 
     @Test
-    void sketchesAreUnitedInAnyOrder() {
+    void sketchesAreMergedInAnyOrder() {
         List<Long> hashes = hashes(2_000);
         DistinctSketch whole = of(hashes);
         DistinctSketch parts = of(hashes.subList(1_200, 2_000)).with(of(hashes.subList(0, 1_500)));
@@ -59,19 +59,19 @@ class DistinctSketchTest {
     }
 
     @Test
-    void hashesAreOrderedWithoutTheirSign() {
+    void hashesAreComparedAsUnsignedNumbers() {
         DistinctSketch sketch = of(List.of(-1L, 0L, Long.MIN_VALUE, Long.MAX_VALUE));
         assertArrayEquals(bytes(of(List.of(0L, Long.MAX_VALUE, Long.MIN_VALUE, -1L))), bytes(sketch));
         assertEquals(4, sketch.estimate());
     }
 
     @Test
-    void itsSizeIsBounded() {
+    void theSizeIsBounded() {
         assertEquals(1 + 2 + 8 * DistinctSketch.MOST, bytes(of(hashes(5_000))).length);
     }
 
     @Test
-    void itIsWrittenAndReadAsItWas() {
+    void sketchesSurviveSerialization() {
         for (int count : new int[] {1, 255, 256, 3_000}) {
             DistinctSketch sketch = of(hashes(count));
             DistinctSketch back = StateLayout.read(bytes(sketch), "test", DistinctSketch::read);
@@ -81,7 +81,7 @@ class DistinctSketchTest {
     }
 
     @Test
-    void hashesThatAreAllSmallGiveNoNegativeEstimate() {
+    void smallHashesGiveNoNegativeEstimate() {
         List<Long> small = new ArrayList<>();
         for (long i = 0; i < 300; i++) small.add(i);
         assertTrue(of(small).estimate() >= DistinctSketch.MOST);

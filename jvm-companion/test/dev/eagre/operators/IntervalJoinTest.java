@@ -8,7 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** The right side may be 2 s before the left or 10 s after it; results are left, right, and whose row came last. */
+/** The right side may be 2 s before the left or 10 s after it; results are left, right, and whose row arrived last. */
 class IntervalJoinTest {
     private static final int LEFT = 0;
     private static final int RIGHT = 1;
@@ -21,21 +21,21 @@ class IntervalJoinTest {
     private final Keyed inner = join(false, false);
 
     @Test
-    void rowsJoinAsSoonAsTheSecondIsThere() {
+    void rowsJoinAsSoonAsTheSecondArrives() {
         assertEquals(List.of(), inner.put(at(0, "l", LEFT)));
         assertEquals(List.of("l r 1"), inner.put(at(3, "r", RIGHT)));
-        assertEquals(List.of("l2 r 0"), inner.put(at(1, "l2", LEFT)), "a row joins all that are near");
+        assertEquals(List.of("l2 r 0"), inner.put(at(1, "l2", LEFT)), "a row joins all rows in the interval");
     }
 
     @Test
-    void bothEdgesBelongToTheInterval() {
+    void bothBoundsAreInclusive() {
         inner.put(at(0, "l", LEFT));
         assertEquals(List.of("l r 1", "l s 1"), inner.put(at(-2, "r", RIGHT), at(10, "s", RIGHT)));
         assertEquals(List.of(), inner.put(at(10.000001, "t", RIGHT)));
     }
 
     @Test
-    void aRowWithoutAPartnerGoesOutAloneByEventTime() {
+    void aRowWithoutAMatchIsEmittedAloneByEventTime() {
         Keyed outer = join(true, true);
         outer.put(at(0, "l", LEFT));
         assertEquals(List.of(), outer.put(at(15, "m", LEFT)));
@@ -43,7 +43,7 @@ class IntervalJoinTest {
     }
 
     @Test
-    void aRowWithoutAPartnerGoesOutAloneByTheWallClock() {
+    void aRowWithoutAMatchIsEmittedAloneByTheWallClock() {
         Keyed outer = join(true, true);
         outer.put(at(0, "l", LEFT), at(100, "r", RIGHT));
         assertEquals(List.of(), outer.pass(6.9));
@@ -51,11 +51,11 @@ class IntervalJoinTest {
     }
 
     @Test
-    void aRowThatJoinedNeverGoesOutAlone() {
+    void aMatchedRowIsNeverEmittedAlone() {
         Keyed outer = join(true, true);
         outer.put(at(0, "l", LEFT), at(1, "r", RIGHT));
         assertEquals(List.of(), outer.pass(100));
-        assertTrue(outer.isForgotten());
+        assertTrue(outer.isExpired());
     }
 
     @Test

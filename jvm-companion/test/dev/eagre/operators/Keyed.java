@@ -33,8 +33,8 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * An operator over the rows of one key, with Spark's state and timers in memory and a clock that the test moves.
  *
- * <p>A row is its key, event time in microseconds, when it was written in milliseconds, its partition and its offset,
- * the arguments, and its bytes. The clock begins a day after the operator started, so that nothing waits only
+ * <p>A row is its key, event time in microseconds, record time in milliseconds, partition and offset,
+ * the arguments, and its bytes. The clock starts a day after the operator, so that nothing waits only
  * because the operator has just started.
  */
 final class Keyed {
@@ -53,12 +53,12 @@ final class Keyed {
     private Operator<?> operator;
     private long now = System.currentTimeMillis() + DAY_MS;
 
-    /** How an operator is made from its spec. */
+    /** Creates an operator from its spec. */
     interface Maker {
         Operator<?> make(String spec, int at, int written);
     }
 
-    /** @param spec what the operator is to know, with {@code '} for quotes */
+    /** @param spec the operator's configuration, with {@code '} for quotes */
     Keyed(Maker maker, String spec) {
         String json = "{'operator':'op','pipeline':'test','tick_ms':50,".replace('\'', '"')
                 + spec.replace('\'', '"') + "}";
@@ -66,7 +66,7 @@ final class Keyed {
         restart();
     }
 
-    /** A new task with the state that was written. */
+    /** Starts a new task with the stored state. */
     void restart() {
         operator = made.get();
         operator.setHandle(new Handle());
@@ -98,18 +98,18 @@ final class Keyed {
         return RowFactory.create(all);
     }
 
-    /** Gives rows one by one, as real time does; what they give, as text. */
+    /** Processes rows one by one, as real time does; returns the results as text. */
     List<String> put(Row... rows) {
         return Arrays.stream(rows).flatMap(row -> batch(row).stream()).toList();
     }
 
-    /** Gives rows together, as a micro-batch does. */
+    /** Processes rows together, as a micro-batch does. */
     List<String> batch(Row... rows) {
         Iterator<Row> given = CollectionConverters.asScala(List.of(rows).iterator());
         return told(operator.handleInputRows(group, given, times()));
     }
 
-    /** Moves the clock on, and has timers expire when they are due. */
+    /** Advances the clock and fires the timers that are due. */
     List<String> pass(double seconds) {
         long until = now + Math.round(seconds * 1000);
         List<String> out = new ArrayList<>();
@@ -123,8 +123,8 @@ final class Keyed {
         return out;
     }
 
-    /** Whether anything is kept of the key. */
-    boolean isForgotten() {
+    /** Whether the key has no state. */
+    boolean isExpired() {
         return values.isEmpty() && maps.values().stream().allMatch(Map::isEmpty);
     }
 
@@ -154,7 +154,7 @@ final class Keyed {
         };
     }
 
-    /** Results without their key: values with blanks between them, bytes as text. */
+    /** Results without their key: values separated by blanks, bytes as text. */
     private static List<String> told(Iterator<Row> rows) {
         List<String> all = new ArrayList<>();
         while (rows.hasNext()) {

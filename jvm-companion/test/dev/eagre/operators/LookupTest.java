@@ -19,14 +19,14 @@ class LookupTest {
     }
 
     @Test
-    void aRowFindsTheLatestVersion() {
+    void aRowGetsTheLatestVersion() {
         Keyed keyed = lookup(false, false, 0);
         keyed.put(at(5, "v1", TABLE, false), at(1, "v2", TABLE, false));
-        assertEquals(List.of("r v2"), keyed.put(at(0, "r", ROW, false)), "the one that came last");
+        assertEquals(List.of("r v2"), keyed.put(at(0, "r", ROW, false)), "the version that arrived last");
     }
 
     @Test
-    void aRowFindsTheVersionOfItsTime() {
+    void aRowGetsTheVersionOfItsTime() {
         Keyed keyed = lookup(true, false, 0);
         keyed.put(at(0, "v1", TABLE, false), at(5, "v2", TABLE, false));
         assertEquals(List.of("r v1", "s v2", "t v2"),
@@ -34,19 +34,19 @@ class LookupTest {
     }
 
     @Test
-    void aRowWithoutAVersionGoesOnAloneOrNotAtAll() {
+    void aRowWithoutAVersionIsEmittedAloneOrDropped() {
         assertEquals(List.of("r null"), lookup(false, false, 0).put(at(0, "r", ROW, false)));
         assertEquals(List.of(), lookup(false, true, 0).put(at(0, "r", ROW, false)));
     }
 
     @Test
-    void aDeletedVersionIsNone() {
+    void aDeletedVersionDoesNotMatch() {
         Keyed keyed = lookup(true, false, 0);
         keyed.put(at(0, "v", TABLE, false), at(5, "d", TABLE, true));
         assertEquals(List.of("r v", "s null"), keyed.put(at(4, "r", ROW, false), at(6, "s", ROW, false)));
         Keyed latest = lookup(false, false, 0);
         latest.put(at(0, "v", TABLE, false), at(1, "d", TABLE, true));
-        assertTrue(latest.isForgotten());
+        assertTrue(latest.isExpired());
     }
 
     @Test
@@ -62,7 +62,7 @@ class LookupTest {
     }
 
     @Test
-    void versionsOlderThanTheHistoryAreForgottenButForOne() {
+    void versionsBeyondTheHistoryExpireExceptTheLatest() {
         Keyed keyed = lookup(true, false, 0);
         keyed.put(at(0, "v1", TABLE, false), at(1, "v2", TABLE, false));
         int two = keyed.stateBytes();

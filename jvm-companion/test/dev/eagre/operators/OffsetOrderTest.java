@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Test;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Rows are when they were written, their partition, their offset. */
+/** A row is its record time, partition and offset. */
 class OffsetOrderTest {
     private final OffsetOrder merging = new OffsetOrder(0);
 
@@ -31,36 +31,36 @@ class OffsetOrderTest {
     }
 
     @Test
-    void oneRowIsGivenAsItIs() {
+    void aSingleRowIsUnchanged() {
         Row row = row(null, null, null);
         assertSame(row, merged(row).get(0));
     }
 
     @Test
-    void rowsOfAPartitionComeByTheirOffsets() {
+    void rowsOfAPartitionAreOrderedByOffset() {
         assertEquals(List.of(row(9L, 1L, 0L), row(5L, 1L, 1L), row(7L, 1L, 2L)),
                 merged(row(7L, 1L, 2L), row(9L, 1L, 0L), row(5L, 1L, 1L)), "even if written out of order");
     }
 
     @Test
-    void partitionsAreMergedByTheTimeOfTheirRecords() {
+    void partitionsAreMergedByRecordTime() {
         assertEquals(List.of(row(1L, 2L, 0L), row(2L, 1L, 0L), row(3L, 2L, 1L), row(4L, 1L, 1L)),
                 merged(row(2L, 1L, 0L), row(4L, 1L, 1L), row(1L, 2L, 0L), row(3L, 2L, 1L)));
     }
 
     @Test
-    void ofEqualTimesThePartitionDecides() {
+    void equalTimesAreOrderedByPartition() {
         assertEquals(List.of(row(1L, -5L, 0L), row(1L, 3L, 0L)), merged(row(1L, 3L, 0L), row(1L, -5L, 0L)));
     }
 
     @Test
-    void rowsWithoutAPlaceStayInTheirOrder() {
+    void rowsWithoutProvenanceKeepTheirOrder() {
         List<Row> rows = List.of(row(2L, 1L, 1L), row(1L, null, 0L), row(0L, 1L, 0L));
         assertEquals(rows, merged(rows.toArray(new Row[0])));
     }
 
     @Test
-    void theOrderDoesNotDependOnThatOfTheBatch() {
+    void theOrderIsIndependentOfTheBatch() {
         long seed = 3;
         Random random = new Random(seed);
         List<Row> rows = new ArrayList<>();
@@ -77,7 +77,7 @@ class OffsetOrderTest {
     }
 
     @Test
-    void aHugeBatchIsTakenInParts() {
+    void aHugeBatchIsProcessedInParts() {
         List<Row> rows = new ArrayList<>();
         for (long i = 0; i < 100_001; i++) rows.add(row(i, 0L, i));
         Iterator<Row> iterator = iterator(rows);

@@ -20,33 +20,33 @@ class RollingTest {
             + ",'whole':true}]}]");
 
     @Test
-    void eachRowGoesOnWithWhatItsWindowsHold() {
+    void eachRowCarriesTheAggregatesOfItsWindows() {
         assertEquals(List.of("a 1 1", "b 3 2", "c 7 3"),
                 rolling.put(at(0, "a", 1L), at(5, "b", 2L), at(9.9, "c", 4L)));
     }
 
     @Test
-    void whatIsOlderThanTheWindowIsGone() {
+    void rowsOlderThanTheWindowDoNotCount() {
         rolling.put(at(0, "a", 1L), at(5, "b", 2L));
-        assertEquals(List.of("c 6 3"), rolling.put(at(10, "c", 4L)), "the slice from 0 to 1 is out");
-        assertEquals(List.of("d 12 4"), rolling.put(at(15, "d", 8L)), "the slice from 5 to 6 is out");
+        assertEquals(List.of("c 6 3"), rolling.put(at(10, "c", 4L)), "the slice from 0 to 1 has left the window");
+        assertEquals(List.of("d 12 4"), rolling.put(at(15, "d", 8L)), "the slice from 5 to 6 has left the window");
     }
 
     @Test
-    void aWindowWithoutRowsIsEmptyAgain() {
+    void aWindowBecomesEmpty() {
         rolling.put(at(0, "a", 1L));
         assertEquals(List.of("b 2 1"), rolling.put(at(1000, "b", 2L)));
     }
 
     @Test
-    void anOlderRowSeesWhatWasThereAtItsTime() {
+    void anOlderRowSeesTheWindowOfItsTime() {
         rolling.put(at(0, "a", 1L), at(4, "b", 2L));
         assertEquals(List.of("c 5 3"), rolling.put(at(2, "c", 4L)), "a slice of 1 s is without the row at 4");
         assertEquals(List.of("d 15 4"), rolling.put(at(5, "d", 8L)), "newer rows see the older one");
     }
 
     @Test
-    void aLateRowGoesOnWithoutWhatIsNoLongerKnown() {
+    void aLateRowHasNullAggregates() {
         rolling.put(at(10, "a", 1L));
         assertEquals(List.of("b 2 1"), rolling.put(at(5, "b", 2L)), "as late as the grace");
         assertEquals(List.of("c null null"), rolling.put(at(4.9, "c", 4L)));
@@ -54,7 +54,7 @@ class RollingTest {
     }
 
     @Test
-    void timesBeforeTheEpochRollToo() {
+    void timesBeforeTheUnixEpochAreSupported() {
         assertEquals(List.of("a 1 1", "b 3 2", "c 6 3"),
                 rolling.put(at(-10, "a", 1L), at(-0.5, "b", 2L), at(0.5, "c", 4L)));
     }
@@ -82,18 +82,18 @@ class RollingTest {
     }
 
     @Test
-    void aKeyIsForgottenWhenNothingMoreComes() {
+    void theStateOfAnIdleKeyExpires() {
         rolling.put(at(0, "a", 1L));
         rolling.pass(66);
-        assertTrue(rolling.isForgotten());
-        assertEquals(List.of("b 2 1"), rolling.put(at(1, "b", 2L)), "and begins from scratch");
+        assertTrue(rolling.isExpired());
+        assertEquals(List.of("b 2 1"), rolling.put(at(1, "b", 2L)), "and starts from scratch");
     }
 
     private record Event(double second, long value) {}
 
-    /** Against a sum over all rows that came before: of the slices that the row's window has. */
+    /** Compares with a sum over all previous rows in the slices of the row's window. */
     @Test
-    void randomRowsGiveWhatASumOverAllRowsGives() {
+    void randomRowsEqualASumOverAllRows() {
         long seed = 5;
         Random random = new Random(seed);
         List<Event> all = new ArrayList<>();

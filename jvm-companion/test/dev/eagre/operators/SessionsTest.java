@@ -24,7 +24,7 @@ class SessionsTest {
     @Test
     void rowsWithinTheGapAreOneSession() {
         assertEquals(List.of(session(0, 10, 1, "open", "a"), session(0, 20, 2, "open", "b")),
-                sessions.put(at(0, "a"), at(10, "b")), "the gap itself still belongs to it");
+                sessions.put(at(0, "a"), at(10, "b")), "a row exactly at the gap belongs to the session");
     }
 
     @Test
@@ -34,7 +34,7 @@ class SessionsTest {
     }
 
     @Test
-    void anOlderRowMovesTheStartAndTakesTheOldSessionBack() {
+    void anOlderRowMovesTheStartAndRetractsTheOldSession() {
         sessions.put(at(10, "a"));
         assertEquals(List.of(session(10, 20, "null", "merged", "b"), session(5, 20, 2, "open", "b")),
                 sessions.put(at(5, "b")));
@@ -48,13 +48,13 @@ class SessionsTest {
     }
 
     @Test
-    void sessionsBeforeTheEpochAreSessions() {
+    void sessionsBeforeTheUnixEpochAreSupported() {
         assertEquals(List.of(session(-5, 5, 1, "open", "a"), session(-5, 13, 2, "open", "b")),
                 sessions.put(at(-5, "a"), at(3, "b")));
     }
 
     @Test
-    void aSessionIsFinalWhenEventTimeIsPastItsEndAndTheGrace() {
+    void aSessionIsFinalAfterItsEndAndTheGrace() {
         sessions.put(at(0, "a"));
         assertEquals(List.of(session(40, 50, 1, "open", "b")), sessions.put(at(40, "b")));
         assertEquals(List.of("40000000 50000001 2 open c", session(0, 10, 1, "final", "a")),
@@ -62,7 +62,7 @@ class SessionsTest {
     }
 
     @Test
-    void onlyFinalSessionsWhereNoUpdatesAreWanted() {
+    void onlyFinalSessionsAreEmittedWithoutUpdates() {
         Keyed quiet = sessions(0, false);
         assertEquals(List.of(), quiet.put(at(0, "a"), at(5, "b")));
         assertEquals(List.of(session(0, 15, 2, "final", "b")), quiet.put(at(30, "c")));
@@ -86,16 +86,16 @@ class SessionsTest {
     }
 
     @Test
-    void theWallClockEndsASessionThatGetsNoMoreRows() {
+    void theWallClockEndsAnIdleSession() {
         sessions.put(at(0, "a"));
         assertEquals(List.of(), sessions.pass(39.9));
         assertEquals(List.of(session(0, 10, 1, "final", "a")), sessions.pass(0.2));
-        assertEquals(List.of(), sessions.put(at(10, "late")), "it would have been in the session that is final");
+        assertEquals(List.of(), sessions.put(at(10, "late")), "the row belongs to a final session");
         assertEquals(List.of("11000000 21000000 1 open b"), sessions.put(at(11, "b")));
     }
 
     @Test
-    void aRowKeepsItsSessionOpen() {
+    void aRowExtendsItsSession() {
         sessions.put(at(0, "a"));
         sessions.pass(30);
         sessions.put(at(9, "b"));
@@ -112,10 +112,10 @@ class SessionsTest {
     }
 
     @Test
-    void aKeyIsForgottenWhenNothingMoreComes() {
+    void theStateOfAnIdleKeyExpires() {
         sessions.put(at(0, "a"));
         sessions.pass(200);
-        assertTrue(sessions.isForgotten());
+        assertTrue(sessions.isExpired());
         assertEquals(0, sessions.timers());
     }
 }

@@ -13,7 +13,7 @@ import org.junit.jupiter.api.Test;
 
 class StateLayoutTest {
     @Test
-    void stateBeginsWithTheVersionOfItsLayout() {
+    void stateStartsWithItsLayoutVersion() {
         assertArrayEquals(new byte[] {StateLayout.VERSION, 0, 0, 0, 5}, StateLayout.write(out -> out.writeInt(5)));
     }
 
@@ -26,7 +26,7 @@ class StateLayoutTest {
     }
 
     @Test
-    void bytesComeBackAlsoWhereThereAreNone() {
+    void bytesSurviveARoundTripEvenIfEmpty() {
         for (byte[] bytes : new byte[][] {null, {}, {1, 2, 3}}) {
             byte[] written = StateLayout.write(out -> StateLayout.writeBytes(bytes, out));
             assertArrayEquals(bytes, StateLayout.read(written, "test", StateLayout::readBytes));
@@ -34,7 +34,7 @@ class StateLayoutTest {
     }
 
     @Test
-    void stateThatIsCutShortIsRefusedWhereverItIsCut() {
+    void truncatedStateIsRefused() {
         byte[] whole = StateLayout.write(out -> {
             out.writeLong(1);
             StateLayout.writeBytes(new byte[] {1, 2, 3}, out);
@@ -51,7 +51,7 @@ class StateLayoutTest {
     }
 
     @Test
-    void resultsBeginWithTheirKey() {
+    void resultsStartWithTheirKey() {
         assertEquals(RowFactory.create("a", 1, 2L, null),
                 KeyedResults.row(RowFactory.create("a", 1), 2L, null));
         assertEquals(RowFactory.create(5), KeyedResults.row(RowFactory.create(), 5));

@@ -27,36 +27,36 @@ class TopNTest {
     private final Keyed best = top(2, "max", 0);
 
     @Test
-    void onlyTheRanksThatChangeAreGiven() {
+    void onlyChangedRanksAreEmitted() {
         assertEquals(List.of("0 1 ann 5 r"), sums.put(at(1, "r", "ann", 5L)));
         assertEquals(List.of("0 2 bob 3 r"), sums.put(at(1, "r", "bob", 3L)));
         assertEquals(List.of("0 1 bob 7 r", "0 2 ann 5 r"), sums.put(at(1, "r", "bob", 4L)));
-        assertEquals(List.of(), sums.put(at(1, "r", "cyd", 1L)), "the third of two");
+        assertEquals(List.of(), sums.put(at(1, "r", "cyd", 1L)), "only two ranks are emitted");
         assertEquals(List.of("0 1 cyd 9 r", "0 2 bob 7 r"), sums.put(at(1, "r", "cyd", 8L)));
     }
 
     @Test
-    void ofEqualScoresTheFirstNameHasTheBetterRank() {
+    void equalScoresAreRankedByName() {
         sums.put(at(1, "r", "bob", 5L));
         assertEquals(List.of("0 1 ann 5 r", "0 2 bob 5 r"), sums.put(at(1, "r", "ann", 5L)));
         assertEquals(List.of(), sums.put(at(1, "r", "cyd", 5L)));
     }
 
     @Test
-    void anItemThatLosesPointsMakesRoomForOneThatWasOffTheBoard() {
+    void anItemThatLosesPointsIsReplacedByTheNextBest() {
         sums.put(at(1, "r", "ann", 9L), at(1, "r", "bob", 8L), at(1, "r", "cyd", 7L));
         assertEquals(List.of("0 1 bob 8 r", "0 2 cyd 7 r"), sums.put(at(1, "r", "ann", -5L)));
     }
 
     @Test
-    void theBestScoreCountsForMax() {
+    void maxUsesTheHighestScore() {
         best.put(at(1, "r", "ann", 5L), at(1, "r", "bob", 3L));
         assertEquals(List.of(), best.put(at(1, "r", "ann", 2L)));
         assertEquals(List.of("0 1 bob 6 r", "0 2 ann 5 r"), best.put(at(1, "r", "bob", 6L)));
     }
 
     @Test
-    void theLeastScoreIsBestForMin() {
+    void minUsesTheLowestScore() {
         Keyed least = top(2, "min", 0);
         least.put(at(1, "r", "ann", 5L), at(1, "r", "bob", 3L));
         assertEquals(List.of("0 1 ann 2 r", "0 2 bob 3 r"), least.put(at(1, "r", "ann", 2L)));
@@ -77,22 +77,22 @@ class TopNTest {
     }
 
     @Test
-    void windowsBeforeTheEpochAreWindows() {
+    void windowsBeforeTheUnixEpochAreSupported() {
         assertEquals(List.of("-10000000 1 ann 5 r"), sums.put(at(-0.5, "r", "ann", 5L)));
         assertEquals(List.of("0 1 ann 5 r"), sums.put(at(0, "r", "ann", 5L)));
     }
 
     @Test
-    void aClosedWindowTakesNothingAndKeepsNothing() {
+    void aClosedWindowAcceptsNoRowsAndHasNoState() {
         sums.put(at(1, "r", "ann", 5L), at(2, "r", "bob", 5L));
         assertEquals(2, sums.entries("scores"));
         sums.put(at(10, "r", "ann", 1L));
-        assertEquals(1, sums.entries("scores"), "the scores of the closed window are gone");
+        assertEquals(1, sums.entries("scores"), "the scores of the closed window are removed");
         assertEquals(List.of(), sums.put(at(9.9, "r", "ann", 100L)));
     }
 
     @Test
-    void aBestScoreNeedsNoneButTheBoards() {
+    void maxScoresAreStoredOnlyForTheBoard() {
         for (int i = 0; i < 100; i++) best.put(at(1, "r", "item" + i, (long) i));
         assertEquals(0, best.entries("scores"));
         int bytes = best.stateBytes();
@@ -108,17 +108,17 @@ class TopNTest {
     }
 
     @Test
-    void aGroupIsForgottenWhenNothingMoreComes() {
+    void theStateOfAnIdleGroupExpires() {
         sums.put(at(1, "r", "ann", 9L));
         sums.pass(59);
-        assertFalse(sums.isForgotten());
+        assertFalse(sums.isExpired());
         sums.pass(2);
-        assertTrue(sums.isForgotten());
+        assertTrue(sums.isExpired());
     }
 
-    /** The board as its readers see it is the ranking of all sums, whatever the order of rows. */
+    /** The emitted board equals the ranking of all sums, whatever the order of rows. */
     @Test
-    void whatReadersSeeIsTheRankingOfAllSums() {
+    void theBoardEqualsTheRankingOfAllSums() {
         long seed = 11;
         Random random = new Random(seed);
         Keyed board = top(3, "sum", 0);
@@ -143,7 +143,7 @@ class TopNTest {
     @Test
     @Disabled("a board writes names with writeUTF, which takes 65535 bytes: one longer name fails the query;"
             + " the repair changes the layout of checkpoints")
-    void aVeryLongNameIsANameToo() {
+    void veryLongNamesAreSupported() {
         String name = "x".repeat(70_000);
         assertEquals(List.of("0 1 " + name + " 5 r"), sums.put(at(1, "r", name, 5L)));
     }

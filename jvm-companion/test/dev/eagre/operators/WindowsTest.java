@@ -20,14 +20,14 @@ class WindowsTest {
     private final Keyed tumbling = windows(10, 0, false);
 
     @Test
-    void aWindowHoldsItsStartAndNotItsEnd() {
+    void aWindowIncludesItsStartAndExcludesItsEnd() {
         assertEquals(List.of(), tumbling.put(at(0, "a"), at(9.999999, "b")));
         assertEquals(List.of("0 2 b"), tumbling.put(at(10, "c")), "the row at the end is in the next window");
         assertEquals(List.of("10000000 1 c"), tumbling.put(at(20, "d")));
     }
 
     @Test
-    void windowsBeforeTheEpochBeginWhereOthersDo() {
+    void windowsBeforeTheUnixEpochAreAligned() {
         tumbling.put(at(-10, "a"), at(-0.000001, "b"));
         assertEquals(List.of("-10000000 2 b"), tumbling.put(at(0, "c")));
         assertEquals(List.of("0 1 c"), tumbling.put(at(10, "d")));
@@ -41,11 +41,11 @@ class WindowsTest {
     }
 
     @Test
-    void withinTheGraceRowsAreTakenInAnyOrder() {
+    void withinTheGraceRowsMayArriveInAnyOrder() {
         Keyed windows = windows(10, 5, false);
         windows.put(at(9, "a"), at(14.9, "b"));
         assertEquals(List.of(), windows.put(at(1, "c")));
-        assertEquals(List.of("0 2 c"), windows.put(at(15, "d")), "the window is over 5 s after its end");
+        assertEquals(List.of("0 2 c"), windows.put(at(15, "d")), "the window closes 5 s after its end");
         assertEquals(List.of(), windows.put(at(9, "late")));
     }
 
@@ -65,13 +65,13 @@ class WindowsTest {
     }
 
     @Test
-    void slidingWindowsOverlapBeforeTheEpoch() {
+    void slidingWindowsOverlapBeforeTheUnixEpoch() {
         Keyed windows = windows(5, 0, true);
         assertEquals(List.of("-5000000 1 a", "-10000000 1 a"), windows.put(at(-1, "a")));
     }
 
     @Test
-    void updatesGiveEachRowsCountAndNoFinalOne() {
+    void updatesEmitTheCountOfEachRowAndNoFinalResult() {
         Keyed windows = windows(10, 0, true);
         assertEquals(List.of("0 1 a", "0 2 b"), windows.put(at(1, "a"), at(2, "b")));
         assertEquals(List.of("10000000 1 c"), windows.put(at(11, "c")));
@@ -79,16 +79,16 @@ class WindowsTest {
     }
 
     @Test
-    void theWallClockClosesAWindowThatGetsNoMoreRows() {
+    void theWallClockClosesAnIdleWindow() {
         tumbling.put(at(4, "a"));
         assertEquals(List.of(), tumbling.pass(5.9), "6 s were left of the window");
         assertEquals(List.of("0 1 a"), tumbling.pass(0.2));
-        assertEquals(List.of(), tumbling.put(at(9, "late")), "what the wall clock closed stays closed");
+        assertEquals(List.of(), tumbling.put(at(9, "late")), "a window closed by the wall clock stays closed");
         assertEquals(List.of("10000000 1 b"), tumbling.put(at(10, "b"), at(20, "c")));
     }
 
     @Test
-    void theWallClockWaitsForTheGraceToo() {
+    void theWallClockWaitsForTheGrace() {
         Keyed windows = windows(10, 5, false);
         windows.put(at(4, "a"));
         assertEquals(List.of(), windows.pass(10.9));
@@ -97,7 +97,7 @@ class WindowsTest {
 
     /** Rows are read an hour after they were written, and more slowly: 5 s for 1 s of records. */
     @Test
-    void whileTheLagGrowsWindowsStayOpenForLonger() {
+    void windowsStayOpenLongerWhileTheLagGrows() {
         Keyed windows = windows(10, 20, false);
         long written = windows.now() - 3_600_000;
         windows.put(Keyed.row(4 * SECOND, written, 0L, 0L, "a"));
@@ -128,21 +128,21 @@ class WindowsTest {
     @Test
     void aTickChangesNothing() {
         assertEquals(List.of(), tumbling.put(at(1, null)));
-        assertTrue(tumbling.isForgotten());
+        assertTrue(tumbling.isExpired());
     }
 
     @Test
-    void aKeyIsForgottenWhenNothingMoreComes() {
+    void theStateOfAnIdleKeyExpires() {
         tumbling.put(at(1, "a"));
         tumbling.pass(10);
-        assertFalse(tumbling.isForgotten(), "late rows are still recognised");
+        assertFalse(tumbling.isExpired(), "late rows are still recognised");
         tumbling.pass(60);
-        assertTrue(tumbling.isForgotten());
+        assertTrue(tumbling.isExpired());
         assertEquals(0, tumbling.timers());
     }
 
     @Test
-    void aBatchGivesWhatRowByRowGives() {
+    void aBatchEqualsRowByRowProcessing() {
         Keyed windows = windows(10, 5, false);
         windows.batch(
                 Keyed.row(11 * SECOND, 3L, 1L, 1L, "third"),

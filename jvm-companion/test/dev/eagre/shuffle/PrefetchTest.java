@@ -42,7 +42,7 @@ class PrefetchTest {
         Tasks.complete(task);
     }
 
-    /** Rows numbered from 0, made when they are asked for. */
+    /** Rows numbered from 0, created on demand. */
     private static class Numbered extends AbstractIterator<Object> {
         final int count;
         final AtomicInteger given = new AtomicInteger();
@@ -62,7 +62,7 @@ class PrefetchTest {
         }
     }
 
-    /** Rows that a test gives one by one; a text is an error. */
+    /** Rows that a test adds one by one; a text is an error. */
     private static final class Fed extends AbstractIterator<Object> {
         final BlockingQueue<Object> queue = new LinkedBlockingQueue<>();
         private Object next;
@@ -99,27 +99,27 @@ class PrefetchTest {
     }
 
     @Test
-    void rowsComeInTheirOrderWhetherTakenOneByOneOrReadAhead() {
+    void rowsKeepTheirOrderWithAndWithoutPrefetching() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            Iterator<Object> ahead = over(new Numbered(20_000), 0);
+            Iterator<Object> prefetch = over(new Numbered(20_000), 0);
             int next = 0;
-            for (; ahead.hasNext(); next++) assertEquals(next, number(ahead.next()));
+            for (; prefetch.hasNext(); next++) assertEquals(next, number(prefetch.next()));
             assertEquals(20_000, next);
-            assertFalse(ahead.hasNext(), "the end stays the end");
+            assertFalse(prefetch.hasNext(), "the end stays the end");
         });
     }
 
     @Test
-    void noRowsAreAnEndAtOnce() {
+    void anEmptyInputEndsImmediately() {
         assertTimeoutPreemptively(LIMIT, () -> assertFalse(over(new Numbered(0), 0).hasNext()));
     }
 
-    /** The reader starts and pauses many times while rows come now in bursts and now one by one. */
+    /** The reader starts and pauses many times while rows arrive in bursts or one by one. */
     @Test
-    void nothingIsLostWhereBurstsAndPausesAlternate() {
+    void nothingIsLostWhenBurstsAndPausesAlternate() {
         assertTimeoutPreemptively(LIMIT, () -> {
             Fed fed = new Fed();
-            Iterator<Object> ahead = over(fed, 0);
+            Iterator<Object> prefetch = over(fed, 0);
             Random random = new Random(SEED);
             CompletableFuture.runAsync(() -> {
                 for (int i = 0; i < 5_000; i++) {
@@ -129,27 +129,27 @@ class PrefetchTest {
                 fed.queue.add("end");
             });
             int next = 0;
-            for (; ahead.hasNext(); next++) assertEquals(next, number(ahead.next()), "seed " + SEED);
+            for (; prefetch.hasNext(); next++) assertEquals(next, number(prefetch.next()), "seed " + SEED);
             assertEquals(5_000, next);
         });
     }
 
     @Test
-    void whatWaitsIsSeenWithoutBeingTaken() {
+    void waitingRowsAreVisibleWithoutTakingThem() {
         assertTimeoutPreemptively(LIMIT, () -> {
             Numbered rows = new Numbered(10_000);
-            Iterator<Object> ahead = over(rows, 0);
+            Iterator<Object> prefetch = over(rows, 0);
             Prefetch seen = Prefetch.of("p", task);
             int next = 0;
             List<InternalRow> waiting = List.of();
-            while (waiting.size() < 10 && ahead.hasNext()) {
-                assertEquals(next++, number(ahead.next()));
+            while (waiting.size() < 10 && prefetch.hasNext()) {
+                assertEquals(next++, number(prefetch.next()));
                 waiting = seen.waiting(10);
             }
-            assertEquals(10, waiting.size(), "rows that come at once are read ahead");
+            assertEquals(10, waiting.size(), "rows that arrive together are prefetched");
             for (InternalRow one : waiting) {
-                assertTrue(ahead.hasNext());
-                Object taken = ahead.next();
+                assertTrue(prefetch.hasNext());
+                Object taken = prefetch.next();
                 assertSame(one, taken);
                 assertEquals(next++, number(taken));
             }
@@ -157,14 +157,14 @@ class PrefetchTest {
     }
 
     @Test
-    void onlySoManyRowsAreReadAhead() {
+    void theNumberOfPrefetchedRowsIsLimited() {
         assertTimeoutPreemptively(LIMIT, () -> {
             Numbered rows = new Numbered(1_000_000);
-            Iterator<Object> ahead = over(rows, 0);
+            Iterator<Object> prefetch = over(rows, 0);
             int taken = 0;
             for (; taken < 1_000; taken++) {
-                assertTrue(ahead.hasNext());
-                ahead.next();
+                assertTrue(prefetch.hasNext());
+                prefetch.next();
             }
             Thread.sleep(100);
             int readAhead = rows.given.get() - taken;
@@ -176,29 +176,29 @@ class PrefetchTest {
     void anErrorOfTheSourceReachesTheTask() {
         assertTimeoutPreemptively(LIMIT, () -> {
             Fed fed = new Fed();
-            Iterator<Object> ahead = over(fed, 5);
-            fed.queue.add("the broker is gone");
+            Iterator<Object> prefetch = over(fed, 5);
+            fed.queue.add("the broker is down");
             Exception error = assertThrows(IllegalArgumentException.class, () -> {
-                while (ahead.hasNext()) ahead.next();
+                while (prefetch.hasNext()) prefetch.next();
             });
-            assertEquals("the broker is gone", error.getMessage());
+            assertEquals("the broker is down", error.getMessage());
         });
     }
 
     @Test
-    void ticksComeWhileNoRowDoes() {
+    void ticksArriveWhileThereAreNoRows() {
         assertTimeoutPreemptively(LIMIT, () -> {
             Fed fed = new Fed();
-            Iterator<Object> ahead = over(fed, 5);
+            Iterator<Object> prefetch = over(fed, 5);
             for (int i = 0; i < 3; i++) {
-                assertTrue(ahead.hasNext());
-                assertTrue(((InternalRow) ahead.next()).isNullAt(0), "a tick is a row of nulls");
+                assertTrue(prefetch.hasNext());
+                assertTrue(((InternalRow) prefetch.next()).isNullAt(0), "a tick is a row of nulls");
             }
             fed.queue.add(row(7));
             fed.queue.add("end");
             List<Integer> numbers = new ArrayList<>();
-            while (ahead.hasNext()) {
-                InternalRow row = (InternalRow) ahead.next();
+            while (prefetch.hasNext()) {
+                InternalRow row = (InternalRow) prefetch.next();
                 if (!row.isNullAt(0)) numbers.add(row.getInt(0));
             }
             assertEquals(List.of(7), numbers);
@@ -206,21 +206,21 @@ class PrefetchTest {
     }
 
     @Test
-    void aStepWithTicksMayGiveNulls() {
+    void anInputWithTicksMayContainNulls() {
         assertTrue(new Prefetch.Step("p", 1, 5, true).mayAddEmptyRows());
         assertFalse(new Prefetch.Step("p", 1, 0, true).mayAddEmptyRows());
     }
 
     @Test
-    void theTaskPausesBehindTheRowsThatWereRead() {
+    void theTaskPausesAfterTheRowsThatWereRead() {
         assertTimeoutPreemptively(LIMIT, () -> {
             Fed fed = new Fed();
-            Iterator<Object> ahead = over(fed, 5);
+            Iterator<Object> prefetch = over(fed, 5);
             fed.queue.add(row(1));
             List<Integer> seen = java.util.Collections.synchronizedList(new ArrayList<>());
             CompletableFuture<Void> working = CompletableFuture.runAsync(() -> {
-                while (ahead.hasNext()) {
-                    InternalRow row = (InternalRow) ahead.next();
+                while (prefetch.hasNext()) {
+                    InternalRow row = (InternalRow) prefetch.next();
                     if (!row.isNullAt(0)) seen.add(row.getInt(0));
                 }
             });
@@ -246,11 +246,11 @@ class PrefetchTest {
     @Test
     void anInterruptedTaskIsKilledAndStaysInterrupted() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            Iterator<Object> ahead = over(new Fed(), 60_000);
+            Iterator<Object> prefetch = over(new Fed(), 60_000);
             CompletableFuture<Object> ended = new CompletableFuture<>();
             Thread thread = new Thread(() -> {
                 try {
-                    ended.complete(ahead.hasNext());
+                    ended.complete(prefetch.hasNext());
                 } catch (TaskKilledException error) {
                     ended.complete(Thread.currentThread().isInterrupted());
                 }

@@ -31,7 +31,7 @@ import scala.Product2;
 import scala.collection.Iterator;
 
 class RowQueueTest {
-    /** Rows that are not Spark's own count as 1 KiB each, and a queue has room for 256 KiB. */
+    /** Rows other than UnsafeRows count as 1 KiB each, and a queue has room for 256 KiB. */
     private static final int ROOM_ROWS = 256;
 
     private static final Duration LIMIT = Duration.ofSeconds(60);
@@ -62,7 +62,7 @@ class RowQueueTest {
     }
 
     @Test
-    void rowsComeInTheOrderOfTheirWriterAndEndWithIt() {
+    void rowsKeepTheOrderOfTheirWriterAndEndWithIt() {
         RowQueue queue = new RowQueue(1);
         for (int i = 0; i < 100; i++) queue.put(i, writer);
         queue.end();
@@ -72,18 +72,18 @@ class RowQueueTest {
     }
 
     @Test
-    void aLaneWithoutRowsEndsWhenItsWritersEnd() {
+    void anEmptyQueueEndsWhenItsWritersEnd() {
         RowQueue queue = new RowQueue(2);
         Iterator<Product2<Object, Object>> rows = queue.rows(reader);
         queue.end();
-        assertFalse(queue.awaitNext(1), "one writer is left");
+        assertFalse(queue.awaitNext(1), "one writer still runs");
         queue.end();
         assertTrue(queue.awaitNext(1));
         assertFalse(rows.hasNext());
         assertThrows(NoSuchElementException.class, rows::next);
     }
 
-    /** A writer gives each row in the same memory. */
+    /** A writer passes each row in the same memory. */
     @Test
     void rowsAreCopied() {
         RowQueue queue = new RowQueue(1);
@@ -97,7 +97,7 @@ class RowQueueTest {
     }
 
     @Test
-    void aFullLaneBlocksItsWriterUntilARowIsTaken() {
+    void aFullQueueBlocksItsWriterUntilARowIsTaken() {
         assertTimeoutPreemptively(LIMIT, () -> {
             RowQueue queue = new RowQueue(1);
             AtomicInteger put = new AtomicInteger();
@@ -121,7 +121,7 @@ class RowQueueTest {
 
     /** A row that is larger than a queue would never fit: it takes all of its room. */
     @Test
-    void aRowLargerThanALaneGoesThroughAlone() {
+    void aRowLargerThanAQueuePassesAlone() {
         assertTimeoutPreemptively(LIMIT, () -> {
             RowQueue queue = new RowQueue(1);
             queue.put(unsafe(1 << 20, (byte) 1), writer);
@@ -138,7 +138,7 @@ class RowQueueTest {
     }
 
     @Test
-    void manyWritersReachOneReaderEachInItsOrder() {
+    void eachOfManyWritersKeepsItsOrder() {
         assertTimeoutPreemptively(LIMIT, () -> {
             int writers = 8;
             int each = 5_000;
@@ -201,7 +201,7 @@ class RowQueueTest {
     }
 
     @Test
-    void aReaderThatWaitsEndsWithItsTask() {
+    void aWaitingReaderEndsWithItsTask() {
         assertTimeoutPreemptively(LIMIT, () -> {
             RowQueue queue = new RowQueue(1);
             Iterator<Product2<Object, Object>> rows = queue.rows(reader);
@@ -213,7 +213,7 @@ class RowQueueTest {
     }
 
     @Test
-    void aLaneIsKnownByItsReaderWhileThatRuns() {
+    void aQueueIsRegisteredWhileItsReaderRuns() {
         RowQueue queue = new RowQueue(1);
         assertNull(RowQueue.of(reader));
         queue.rows(reader);
@@ -223,7 +223,7 @@ class RowQueueTest {
     }
 
     @Test
-    void comingRowsAreKnownWithoutTakingThem() {
+    void waitingRowsCanBeDetectedWithoutTakingThem() {
         RowQueue queue = new RowQueue(1);
         Iterator<Product2<Object, Object>> rows = queue.rows(reader);
         assertFalse(queue.awaitNext(1));
@@ -235,7 +235,7 @@ class RowQueueTest {
     }
 
     @Test
-    void aReaderPausesBehindTheRowsThatWerePut() {
+    void aReaderPausesAfterTheRowsThatWerePut() {
         assertTimeoutPreemptively(LIMIT, () -> {
             RowQueue queue = new RowQueue(1);
             Iterator<Product2<Object, Object>> rows = queue.rows(reader);

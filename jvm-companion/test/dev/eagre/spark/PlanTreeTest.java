@@ -38,7 +38,7 @@ class PlanTreeTest {
         LogicalPlan changed =
                 PlanTree.replaceNodes(plan, node -> node instanceof Distinct, node -> node.children().head());
         assertEquals(List.of("Union", "OneRowRelation", "OneRowRelation"), names(changed));
-        assertEquals(4, names(plan).size(), "the plan itself stays");
+        assertEquals(4, names(plan).size(), "the plan itself is unchanged");
     }
 
     @Test

@@ -24,7 +24,7 @@ class RowOrdinalsTest {
     }
 
     @Test
-    void anotherRecordBeginsAtZero() {
+    void anotherRecordStartsAtZero() {
         next("in", 0, 5);
         next("in", 0, 5);
         assertEquals(0, next("in", 0, 6), "offset");
@@ -34,7 +34,7 @@ class RowOrdinalsTest {
     }
 
     @Test
-    void theFirstRecordOfATopicIsNotTakenForOneBeforeIt() {
+    void theFirstRecordOfATopicIsNotMistakenForAnEarlierOne() {
         assertEquals(0, next("in", 0, 0));
         assertEquals("in", ordinals.topic());
     }
@@ -45,7 +45,7 @@ class RowOrdinalsTest {
         assertEquals("in/3/" + Long.MAX_VALUE, ordinals.topic() + "/" + ordinals.partition() + "/" + ordinals.offset());
     }
 
-    /** Spark gives the next row in the memory of the last one. */
+    /** Spark passes the next row in the memory of the previous one. */
     @Test
     void theTopicIsCopied() {
         byte[] memory = "row in".getBytes(StandardCharsets.UTF_8);

@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import org.apache.spark.util.ManualClock;
 import org.junit.jupiter.api.Test;
 
-/** Time goes on while a test runs: results have a tolerance of some seconds, far below what the tests move. */
+/** Time passes while a test runs: the tolerance of some seconds is far below the steps of the tests. */
 class SteadyClockTest {
     private static final long THEN = 1_000_000_000;
     private static final long TOLERANCE_MS = 60_000;
@@ -15,12 +15,12 @@ class SteadyClockTest {
     private final SteadyClock clock = new SteadyClock(machine);
 
     @Test
-    void itBeginsWithTheMachinesTime() {
+    void startsWithTheMachinesTime() {
         assertEquals(THEN, clock.getTimeMillis(), TOLERANCE_MS);
     }
 
     @Test
-    void itDoesNotGoBackWithTheMachinesClock() {
+    void doesNotGoBackWithTheMachinesClock() {
         long before = clock.getTimeMillis();
         machine.setTime(THEN - 3_600_000);
         long after = clock.getTimeMillis();
@@ -29,14 +29,14 @@ class SteadyClockTest {
     }
 
     @Test
-    void itGoesOnWhereTheMachinesClockStands() throws Exception {
+    void continuesWhenTheMachinesClockStops() throws Exception {
         long before = clock.getTimeMillis();
         Thread.sleep(20);
         assertTrue(clock.getTimeMillis() >= before + 20);
     }
 
     @Test
-    void itFollowsTheMachinesClockAfterASleep() {
+    void followsTheMachinesClockAfterASleep() {
         machine.setTime(THEN + 3_600_000);
         assertEquals(THEN + 3_600_000, clock.getTimeMillis());
         machine.setTime(THEN);

@@ -12,18 +12,18 @@ import scala.collection.immutable.Map$;
 import scala.math.BigDecimal;
 import scala.runtime.AbstractFunction0;
 
-/** Spark tasks without a Spark: what code that runs in a task asks for. */
+/** Task contexts for code that runs in Spark tasks, without Spark. */
 public final class Tasks {
     private static final AtomicLong ATTEMPTS = new AtomicLong(1);
 
     private Tasks() {}
 
-    /** A running task with an id of its own. */
+    /** A running task with a unique id. */
     public static TaskContextImpl task() {
         return task(0);
     }
 
-    /** A task that is tried for the n-th time, from 0. */
+    /** A task with an attempt number, from 0. */
     public static TaskContextImpl task(int attempt) {
         return task(attempt, new Properties());
     }

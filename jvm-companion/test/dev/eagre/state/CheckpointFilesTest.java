@@ -59,7 +59,7 @@ class CheckpointFilesTest {
     }
 
     @Test
-    void aFileIsThereWholeWhenItIsClosed() throws IOException {
+    void aFileAppearsCompleteWhenItIsClosed() throws IOException {
         CancellableFSDataOutputStream out = files.createAtomic(file, false);
         out.write("half".getBytes(StandardCharsets.UTF_8));
         out.flush();
@@ -73,22 +73,22 @@ class CheckpointFilesTest {
     }
 
     @Test
-    void aFileThatIsThereIsNotOverwritten() throws IOException {
+    void anExistingFileIsNotOverwritten() throws IOException {
         write(file, "first", false);
         assertThrows(FileAlreadyExistsException.class, () -> write(file, "second", false));
         assertEquals("first", read(file));
-        assertEquals(List.of("0"), names(), "no part is left");
+        assertEquals(List.of("0"), names(), "no temporary file remains");
     }
 
     @Test
-    void aFileIsOverwrittenWhereThatIsAskedFor() throws IOException {
+    void aFileIsOverwrittenOnRequest() throws IOException {
         write(file, "first, and longer", true);
         write(file, "second", true);
         assertEquals("second", read(file));
     }
 
     @Test
-    void aFileThatIsCancelledIsNeverThere() throws IOException {
+    void aCancelledFileNeverAppears() throws IOException {
         CancellableFSDataOutputStream out = files.createAtomic(file, true);
         out.write(1);
         out.cancel();
@@ -98,9 +98,9 @@ class CheckpointFilesTest {
         assertEquals(List.of(), names());
     }
 
-    /** Spark's own manager has written the file before, with its checksum beside it. */
+    /** Spark's manager has written the file before, with a checksum file. */
     @Test
-    void anOlderChecksumDoesNotSpoilTheNewFile() throws IOException {
+    void anOldChecksumDoesNotInvalidateTheNewFile() throws IOException {
         write(file, "old", true);
         Files.write(folder.resolve("offsets/.0.crc"), new byte[] {'c', 'r', 'c', 0, 0, 0, 2, 0, 9, 9, 9, 9});
         write(file, "new", true);
@@ -108,7 +108,7 @@ class CheckpointFilesTest {
     }
 
     @Test
-    void partsAreNotListedAsFilesOfTheCheckpoint() throws IOException {
+    void temporaryFilesAreNotListed() throws IOException {
         write(file, "whole", false);
         CancellableFSDataOutputStream out = files.createAtomic(at("offsets/1"), false);
         String[] listed = Arrays.stream(files.list(at("offsets"), path -> path.getName().matches("\\d+")))
@@ -119,7 +119,7 @@ class CheckpointFilesTest {
     }
 
     @Test
-    void aMissingFileIsMissing() {
+    void aMissingFileIsReported() {
         assertFalse(files.exists(file));
         assertThrows(IOException.class, () -> read(file));
         files.delete(file);
@@ -127,13 +127,13 @@ class CheckpointFilesTest {
     }
 
     @Test
-    void aFolderThatCannotBeMadeIsAnErrorOfFiles() throws IOException {
+    void aFolderThatCannotBeCreatedIsAnIoError() throws IOException {
         Files.writeString(folder.resolve("offsets"), "a file");
         assertThrows(IOException.class, () -> write(file, "x", false));
     }
 
     @Test
-    void ofManyWritersOfOneFileOneWins() throws Exception {
+    void oneOfManyWritersOfAFileWins() throws Exception {
         CancellableFSDataOutputStream first = files.createAtomic(file, false);
         CancellableFSDataOutputStream second = files.createAtomic(file, false);
         first.write('1');

@@ -1,4 +1,4 @@
-"""The pipeline on a real broker and a real Spark, in micro-batches and in real time."""
+"""The pipeline with a real broker and Spark, in micro-batch and real-time mode."""
 
 from app import fraud
 
@@ -11,23 +11,23 @@ def payment(number, second=0, **fields):
 
 def test_each_payment_is_scored_once(run_in_both_modes):
     rows = [payment(n, n) for n in range(5)]
-    found = run_in_both_modes(fraud, [*rows, rows[2]])
-    assert sorted(row["id"] for row in found) == [row["id"] for row in rows]
-    assert sorted(row["burst"] for row in found) == [1, 2, 3, 4, 5]
-    assert {row["verdict"] for row in found} == {"pass"}
+    results = run_in_both_modes(fraud, [*rows, rows[2]])
+    assert sorted(row["id"] for row in results) == [row["id"] for row in rows]
+    assert sorted(row["burst"] for row in results) == [1, 2, 3, 4, 5]
+    assert {row["verdict"] for row in results} == {"pass"}
 
 
-def test_a_thief_is_refused(run_in_both_modes):
+def test_a_fraudulent_payment_is_refused(run_in_both_modes):
     rows = [payment(n, n) for n in range(5)] + [payment(9, 6, amount=5000.0, country="BR")]
     rows += [payment(10, 7, amount=9000.0, country="US", merchant="m2")]
-    found = {row["id"]: row for row in run_in_both_modes(fraud, rows)}
-    assert found["p9"]["broken"] == []
-    last = found["p10"]
+    results = {row["id"]: row for row in run_in_both_modes(fraud, rows)}
+    assert results["p9"]["broken"] == []
+    last = results["p10"]
     assert last["broken"] == ["two places at once"]
     assert last["verdict"] == "refuse"
     assert last["risk"] > 0.5
 
 
-def test_what_cannot_be_read_does_not_stop_it(run_in_both_modes):
+def test_unparsable_payments_do_not_stop_the_pipeline(run_in_both_modes):
     rows = [payment(1), payment(2, amount="n/a"), payment(3)]
     assert sorted(row["id"] for row in run_in_both_modes(fraud, rows)) == ["p1", "p3"]

@@ -1,11 +1,11 @@
-"""Features in a real Redis, and as a service reads them; REDIS_URL says where it is."""
+"""The features of cards in a real Redis server, at REDIS_URL, as a service reads them."""
 
 import os
 
 import pytest
 from features import features
 
-pytestmark = pytest.mark.skipif("REDIS_URL" not in os.environ, reason="there is no REDIS_URL")
+pytestmark = pytest.mark.skipif("REDIS_URL" not in os.environ, reason="REDIS_URL is not set")
 
 
 def score(card, number, **fields):

@@ -1,14 +1,14 @@
-"""What is known of users in a real Redis, and as a service reads it; REDIS_URL says where it is."""
+"""The features of users in a real Redis server, at REDIS_URL, as a service reads them."""
 
 import os
 
 import pytest
 from features import features
 
-pytestmark = pytest.mark.skipif("REDIS_URL" not in os.environ, reason="there is no REDIS_URL")
+pytestmark = pytest.mark.skipif("REDIS_URL" not in os.environ, reason="REDIS_URL is not set")
 
 
-def test_a_service_reads_what_is_known(run_in_both_modes, request):
+def test_a_service_reads_the_newest_features(run_in_both_modes, request):
     serve = pytest.importorskip("serve")
     user = request.node.name
     known = {"user": user, "interest": "sport"}

@@ -22,48 +22,48 @@ class JsonErrorsTest {
         "{}", " \t\r\n{\"a\": 1}\n ", "{\"a\": {\"b\": [1, {\"c\": 2}]}}", "{\"a\": \"}\"}", "{\"a\": \"\\\"}\"}",
         "{\"a\\\\\": 1}", "{'a': '}'}", "{\"name\": \"Zürich 🌊\"}"
     })
-    void anObjectIsTaken(String value) {
+    void anObjectIsAccepted(String value) {
         assertNull(fault(value));
     }
 
-    /** What is wrong inside of an object, the parser tells. */
+    /** The parser reports errors inside an object. */
     @ParameterizedTest
     @ValueSource(strings = {"{\"a\": ", "{\"a\": \"never ends", "{", "{\"a\": \"\\"})
-    void anObjectThatDoesNotEndIsLeftToTheParser(String value) {
+    void aTruncatedObjectIsLeftToTheParser(String value) {
         assertNull(fault(value));
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"[1]", "5", "\"{}\"", "null", "a{}", "}"})
-    void anythingElseIsNoObject(String value) {
+    void anythingElseIsNotAnObject(String value) {
         assertEquals("the value is not a JSON object", fault(value));
     }
 
     @Test
-    void noValueIsTold() {
+    void aMissingValueIsReported() {
         assertEquals("the record has no value", JsonErrors.fault(null));
         assertEquals("the value is empty", fault(""));
         assertEquals("the value is empty", fault(" \r\n\t"));
     }
 
     @Test
-    void whatFollowsAnObjectIsTold() {
-        String told = "unexpected data after the JSON object, at byte ";
-        assertEquals(told + 2, fault("{}{}"));
-        assertEquals(told + 3, fault("{} x"));
-        assertEquals(told + 10, fault("{\"a\": \"}\"}}"));
-        assertEquals(told + 10, fault("{\"a\": 1}\n\n{\"a\": 2}"));
+    void trailingDataIsReported() {
+        String message = "unexpected data after the JSON object, at byte ";
+        assertEquals(message + 2, fault("{}{}"));
+        assertEquals(message + 3, fault("{} x"));
+        assertEquals(message + 10, fault("{\"a\": \"}\"}}"));
+        assertEquals(message + 10, fault("{\"a\": 1}\n\n{\"a\": 2}"));
     }
 
     @Test
-    void bytesThatAreNoUtf8AreTold() {
+    void invalidUtf8IsReported() {
         assertEquals(JsonErrors.NOT_UTF8, JsonErrors.fault(new byte[] {'{', '"', (byte) 0xff, '"', '}'}));
         assertEquals(JsonErrors.NOT_UTF8, JsonErrors.fault(new byte[] {(byte) 0xfe, (byte) 0xff, 0, '{'}));
-        assertEquals(JsonErrors.NOT_UTF8, JsonErrors.fault(new byte[] {'{', '}', (byte) 0xc3}), "a character cut short");
+        assertEquals(JsonErrors.NOT_UTF8, JsonErrors.fault(new byte[] {'{', '}', (byte) 0xc3}), "a truncated character");
     }
 
     @Test
-    void theParsersReasonHasItsPlace() {
+    void theParsersReasonIncludesThePosition() {
         Exception error =
                 assertThrows(JsonProcessingException.class, () -> new ObjectMapper().readTree("{\"a\": nope}"));
         String reason = JsonErrors.reason(new IllegalStateException("outer", error));
@@ -72,7 +72,7 @@ class JsonErrorsTest {
     }
 
     @Test
-    void sparksCodesAndStatesAreLeftOut() {
+    void sparksErrorCodesAreRemoved() {
         assertEquals("Cannot parse the field.",
                 JsonErrors.reason(new RuntimeException("[CANNOT_PARSE_JSON.FIELD] Cannot parse the field. SQLSTATE: 2203G\nmore")));
     }
@@ -85,7 +85,7 @@ class JsonErrorsTest {
     }
 
     @Test
-    void anErrorWithoutWordsIsNamed() {
+    void anErrorWithoutAMessageIsNamedByItsClass() {
         assertEquals("ArithmeticException", JsonErrors.reason(new ArithmeticException("")));
         assertEquals("NullPointerException", JsonErrors.reason(new IllegalStateException(new NullPointerException())));
     }

@@ -51,7 +51,7 @@ class RedisProtocolTest {
         server.close();
     }
 
-    /** The server's answer, and then no more. */
+    /** Sends the server's answer and closes the stream. */
     private void answers(String text) throws IOException {
         peer.getOutputStream().write(text.getBytes(UTF_8));
         peer.shutdownOutput();
@@ -66,7 +66,7 @@ class RedisProtocolTest {
     }
 
     @Test
-    void aCommandIsItsWordsWithTheirLengths() throws Exception {
+    void commandsAreLengthPrefixed() throws Exception {
         resp.begin(3);
         resp.word("SET");
         resp.word("Zürich");
@@ -78,14 +78,14 @@ class RedisProtocolTest {
     }
 
     @Test
-    void aQuestionIsSentAndAnswered() throws Exception {
+    void aCommandIsSentAndAnswered() throws Exception {
         answers("+PONG\r\n");
         assertEquals("PONG", assertTimeoutPreemptively(LIMIT, () -> resp.ask("PING")));
         assertEquals("*1\r\n$4\r\nPING\r\n", new String(peer.getInputStream().readNBytes(14), UTF_8));
     }
 
     @Test
-    void wordsNumbersAndStringsAreAnswers() throws Exception {
+    void statusNumbersAndStringsAreParsed() throws Exception {
         answers("+OK\r\n:42\r\n:-1\r\n$5\r\nhello\r\n$0\r\n\r\n$4\r\na\r\nb\r\n+\r\n$7\r\nZürich\r\n");
         for (String expected : new String[] {"OK", "42", "-1", "hello", "", "a\r\nb", "", "Zürich"}) {
             assertEquals(expected, answer());
@@ -93,29 +93,29 @@ class RedisProtocolTest {
     }
 
     @Test
-    void aMissingValueIsNullAndTheNextAnswerIsWhole() throws Exception {
+    void aMissingValueIsNullAndTheNextAnswerIsIntact() throws Exception {
         answers("$-1\r\n+OK\r\n");
         assertNull(answer());
         assertEquals("OK", answer());
     }
 
     @Test
-    void anErrorIsARefusalWithItsCode() throws Exception {
+    void anErrorAnswerIsReportedWithItsCode() throws Exception {
         answers("-NOSCRIPT No matching script.\r\n+OK\r\n");
         RedisProtocol.Refusal refusal = refused(RedisProtocol.Refusal.class);
         assertEquals("NOSCRIPT No matching script.", refusal.getMessage());
         assertTrue(refusal.is("NOSCRIPT"));
         assertFalse(refusal.is("NOSCR"));
-        assertEquals("OK", answer(), "the connection can be used further");
+        assertEquals("OK", answer(), "the connection is still usable");
     }
 
     @Test
-    void anAnswerMayComeByteByByte() throws Exception {
+    void anAnswerMayArriveByteByByte() throws Exception {
         CompletableFuture<Void> slow = CompletableFuture.runAsync(() -> {
             try {
                 OutputStream out = peer.getOutputStream();
-                for (byte one : "$6\r\nsplit!\r\n:7\r\n".getBytes(UTF_8)) {
-                    out.write(one);
+                for (byte next : "$6\r\nsplit!\r\n:7\r\n".getBytes(UTF_8)) {
+                    out.write(next);
                     out.flush();
                     Thread.sleep(2);
                 }
@@ -129,7 +129,7 @@ class RedisProtocolTest {
     }
 
     @Test
-    void aLongStringIsReadWhole() throws Exception {
+    void aLongStringIsReadCompletely() throws Exception {
         String text = "x".repeat(1 << 18);
         CompletableFuture.runAsync(() -> {
             try {
@@ -143,16 +143,16 @@ class RedisProtocolTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"", "+O", "$5\r\nhel", "$5\r\nhello", "$5\r\nhello\r", ":", "-ERR"})
-    void aConnectionThatEndsWithinAnAnswerIsAnEnd(String text) throws Exception {
+    void aConnectionThatEndsWithinAnAnswerIsAnError(String text) throws Exception {
         answers(text);
         refused(EOFException.class);
     }
 
-    /** An error of the connection, so that the writer connects again; any other would end the query. */
+    /** A connection error makes the writer connect again; any other would end the query. */
     @ParameterizedTest
     @ValueSource(strings = {"\r\n", "\n", "*1\r\n+OK\r\n", "HTTP/1.1 400 Bad Request\r\n", "$abc\r\n", "$\r\n", "$-2\r\n",
         "$99999999999\r\n", "$2147483647\r\n", "$5\r\nhelloXY+OK\r\n"})
-    void anAnswerThatIsNoneIsAnErrorOfTheConnection(String text) throws Exception {
+    void aMalformedAnswerIsAConnectionError(String text) throws Exception {
         answers(text);
         refused(IOException.class);
     }

@@ -23,14 +23,14 @@ class DatabaseAddressTest {
     }
 
     @Test
-    void aUrlHasItsParts() {
+    void aUrlIsParsed() {
         DatabaseAddress address = address(Map.of("url", "rediss://db.example:7000/2?x=1"));
         assertEquals("rediss db.example 7000 2 x=1",
                 String.join(" ", address.scheme, address.host, "" + address.port, address.path, address.query));
     }
 
     @Test
-    void theRestHasDefaults() {
+    void missingPartsHaveDefaults() {
         DatabaseAddress address = address(Map.of("url", "redis://db"));
         assertEquals(6379, address.port);
         assertEquals("", address.path);
@@ -46,7 +46,7 @@ class DatabaseAddressTest {
     }
 
     @Test
-    void whatIsMissingIsNamedWithTheNextStep(@TempDir Path folder) {
+    void missingSettingsAreReportedWithTheNextStep(@TempDir Path folder) {
         assertTrue(refused(Map.of()).startsWith("URL_MISSING: the environment of this process has no EAGRE_TEST_NO_URL."));
         assertTrue(refused(Map.of("url", "redis://db", "credentials", folder.resolve("none").toString()))
                 .startsWith("CREDENTIALS_UNREADABLE"));

@@ -20,7 +20,7 @@ class KeyOrdinalsTest {
     }
 
     @Test
-    void eachKeyOfARecordIsNumberedByItself() {
+    void eachKeyOfARecordIsNumberedSeparately() {
         assertEquals(0, next("in/0", 5, "a"));
         assertEquals(0, next("in/0", 5, "b"));
         assertEquals(1, next("in/0", 5, "a"));
@@ -28,14 +28,14 @@ class KeyOrdinalsTest {
     }
 
     @Test
-    void theNextRecordBeginsAtZero() {
+    void theNextRecordStartsAtZero() {
         next("in/0", 5, "a");
         assertEquals(0, next("in/0", 6, "a"));
         assertEquals(0, next("in/0", 5, "a"), "a record that is read again has the same numbers");
     }
 
     @Test
-    void sourcesDoNotDisturbEachOther() {
+    void sourcesAreIndependent() {
         next("in/0", 5, "a");
         next("in/1", 5, "a");
         assertEquals(1, next("in/0", 5, "a"));

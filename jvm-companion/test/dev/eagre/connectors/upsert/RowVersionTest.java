@@ -19,7 +19,7 @@ class RowVersionTest {
     }
 
     @Test
-    void ofOneRecordTheLaterRowIsNewer() {
+    void laterRowsOfOneRecordAreNewer() {
         assertTrue(version(1, 1, 0).newerThan(version(1, 0, 0)));
         assertFalse(version(1, 0, 0).newerThan(version(1, 1, 0)));
     }
@@ -36,13 +36,13 @@ class RowVersionTest {
     }
 
     @Test
-    void theTimeThatIsKeptNeverGoesBack() {
+    void theStoredTimeNeverDecreases() {
         assertEquals(version(2, 0, 100), version(2, 0, 50).over(version(1, 0, 100)));
         assertEquals(version(2, 0, 150), version(2, 0, 150).over(version(1, 0, 100)));
     }
 
     @Test
-    void theNewerOfTwoRowsIsWrittenAndKeepsTheLaterTime() {
+    void theNewerRowIsWrittenWithTheLaterTime() {
         Upsert old = new Upsert(List.of("a"), List.of("1"), version(1, 0, 100));
         Upsert next = new Upsert(List.of("a"), List.of("2"), version(2, 0, 50));
         assertEquals(new Upsert(List.of("a"), List.of("2"), version(2, 0, 100)), old.or(next));

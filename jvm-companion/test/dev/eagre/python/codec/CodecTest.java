@@ -48,7 +48,7 @@ class CodecTest {
         return codec.fromBytes(codec.toBytes(row));
     }
 
-    /** Values as Java's collections, which compare by value. */
+    /** Converts values to Java collections, which compare by value. */
     private static Object plain(Object value) {
         if (value instanceof GenericInternalRow row) return Stream.of(row.values()).map(CodecTest::plain).toList();
         if (value instanceof ArrayBasedMapData map) return List.of(plain(map.keyArray()), plain(map.valueArray()));
@@ -108,7 +108,7 @@ class CodecTest {
 
     @ParameterizedTest(name = "{0}")
     @MethodSource("valuesOfEachType")
-    void valuesOfEveryTypeComeBackAsTheyWere(DataType type, List<Object> values) {
+    void valuesOfEveryTypeSurviveARoundTrip(DataType type, List<Object> values) {
         for (Object value : values) {
             InternalRow back = roundTrip(struct(type), row(value));
             assertEquals(plain(row(value)), plain(back));
@@ -117,15 +117,15 @@ class CodecTest {
 
     @ParameterizedTest(name = "{0}")
     @MethodSource("valuesOfEachType")
-    void nullsOfEveryTypeComeBackBetweenOtherValues(DataType type, List<Object> values) {
+    void nullsOfEveryTypeSurviveARoundTrip(DataType type, List<Object> values) {
         StructType around = struct(DataTypes.LongType, type, DataTypes.StringType);
         InternalRow back = roundTrip(around, row(7L, null, text("behind")));
         assertEquals(plain(row(7L, null, text("behind"))), plain(back));
     }
 
-    /** Rows in a plan are Spark's own, which hold their values as bytes. */
+    /** Rows in a plan are UnsafeRows, which store their values as bytes. */
     @Test
-    void sparksBinaryRowsAreWrittenAsOthersAre() {
+    void unsafeRowsAreEncodedLikeOtherRows() {
         List<Arguments> all = valuesOfEachType().toList();
         StructType type = struct(all.stream().map(one -> one.get()[0]).toArray());
         Codec.RowCodec codec = new Codec.RowCodec(type);
@@ -141,7 +141,7 @@ class CodecTest {
     }
 
     @Test
-    void theLayoutIsThatOfThePythonHalf() {
+    void theLayoutMatchesThePythonCodec() {
         StructType type = struct(DataTypes.ShortType, DataTypes.StringType, DataTypes.IntegerType,
                 new ArrayType(DataTypes.ByteType, true));
         byte[] bytes = new Codec.RowCodec(type).toBytes(row((short) 513, text("hi"), null, array((byte) 5, null)));
@@ -149,7 +149,7 @@ class CodecTest {
             0b0100, // the third field is null
             1, 2, // 513
             2, 0, 0, 0, // the length of the text
-            0, 0, 0, 0, // nothing
+            0, 0, 0, 0, // zero
             8, 0, 0, 0, // the length of the array
             'h', 'i',
             2, 0, 0, 0, 1, 0b10, 5, 0 // two elements with nulls, the second one null
@@ -157,7 +157,7 @@ class CodecTest {
     }
 
     @Test
-    void nestedTypesComeBack() {
+    void nestedTypesSurviveARoundTrip() {
         StructType inner = struct(DataTypes.StringType, new ArrayType(DataTypes.DoubleType, true));
         StructType type = struct(
                 new ArrayType(new ArrayType(DataTypes.StringType, true), true),
@@ -174,7 +174,7 @@ class CodecTest {
     }
 
     @Test
-    void moreThanEightFieldsHaveMoreThanOneByteOfNulls() {
+    void moreThanEightFieldsNeedMoreThanOneNullByte() {
         for (int fields : new int[] {7, 8, 9, 16, 17, 100}) {
             Object[] types = new Object[fields];
             Object[] values = new Object[fields];
@@ -186,7 +186,7 @@ class CodecTest {
     }
 
     @Test
-    void hugeValuesComeBack() {
+    void hugeValuesSurviveARoundTrip() {
         UTF8String long1 = text("x".repeat(3 << 20));
         Object[] many = new Object[100_000];
         for (int i = 0; i < many.length; i++) many[i] = i % 7 == 0 ? null : i;
@@ -211,7 +211,7 @@ class CodecTest {
     }
 
     @Test
-    void whatWasReadDoesNotChangeWithTheMessagesMemory() {
+    void decodedRowsDoNotShareTheMemoryOfTheMessage() {
         Codec.RowCodec codec = new Codec.RowCodec(struct(DataTypes.StringType, DataTypes.BinaryType));
         WireBuffer wire = new WireBuffer(64);
         codec.write(row(text("first"), new byte[] {1}), wire);
@@ -222,20 +222,20 @@ class CodecTest {
     }
 
     @Test
-    void aDecimalOfASmallerScaleIsWrittenInThatOfItsType() {
+    void aDecimalIsWrittenInTheScaleOfItsType() {
         DecimalType type = DataTypes.createDecimalType(38, 10);
         InternalRow back = roundTrip(struct(type), row(decimal("1.5", 38, 1)));
         assertEquals(0, new BigDecimal("1.5").compareTo(back.getDecimal(0, 38, 10).toJavaBigDecimal()));
     }
 
     @Test
-    void aTypeOfTheUsersOwnIsItsSqlType() {
+    void aUserDefinedTypeIsEncodedAsItsSqlType() {
         InternalRow back = roundTrip(struct(new Celsius()), row(21.5));
         assertEquals(21.5, back.getDouble(0));
     }
 
     @Test
-    void aTypeWithoutACodecIsNamed() {
+    void aTypeWithoutACodecIsReported() {
         Exception error =
                 assertThrows(IllegalArgumentException.class, () -> Codec.of(DataTypes.CalendarIntervalType));
         assertEquals("no codec for INTERVAL", error.getMessage());
@@ -243,7 +243,7 @@ class CodecTest {
 
     /** Random rows of a random shape; a failure names its round. */
     @Test
-    void randomRowsComeBack() {
+    void randomRowsSurviveARoundTrip() {
         Random random = new Random(SEED);
         for (int round = 0; round < 500; round++) {
             Object[] types = new Object[random.nextInt(12)];
@@ -309,7 +309,7 @@ class CodecTest {
         assertNotEquals(0, Codec.of(DataTypes.BooleanType).width);
     }
 
-    /** A user's type over a double. */
+    /** A user-defined type over a double. */
     static final class Celsius extends UserDefinedType<Double> {
         @Override
         public DataType sqlType() {

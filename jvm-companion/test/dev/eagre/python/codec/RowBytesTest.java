@@ -33,7 +33,7 @@ class RowBytesTest {
     }
 
     @Test
-    void aStructIsPackedIntoBytesAndBack() {
+    void aStructSurvivesARoundTrip() {
         InternalRow struct = row(UTF8String.fromString("a"), 5L);
         Object bytes = PACK.eval(row(struct));
         assertArrayEquals(new Codec.RowCodec(TYPE).toBytes(struct), (byte[]) bytes);
@@ -52,14 +52,14 @@ class RowBytesTest {
     }
 
     @Test
-    void theTypeIsThatOfItsDirection() {
+    void theTypeDependsOnTheDirection() {
         assertEquals(DataTypes.BinaryType, PACK.dataType());
         assertEquals(TYPE, UNPACK.dataType());
     }
 
     /** Spark compares and copies expressions while it plans. */
     @Test
-    void expressionsCompareByWhatTheyDo() {
+    void expressionsCompareByValue() {
         RowBytes same = over(false, new BoundReference(0, TYPE, true));
         assertEquals(PACK, same);
         assertEquals(PACK.hashCode(), same.hashCode());

@@ -25,7 +25,7 @@ class WireBufferTest {
     }
 
     @Test
-    void whatIsPutIsTakenInItsOrder() {
+    void valuesAreReadInTheOrderWritten() {
         WireBuffer wire = new WireBuffer(1);
         wire.putByte(255);
         wire.putInt(Integer.MIN_VALUE);
@@ -41,7 +41,7 @@ class WireBufferTest {
     }
 
     @Test
-    void growthKeepsWhatWasWritten() {
+    void growingPreservesTheContent() {
         WireBuffer wire = new WireBuffer(0);
         for (int i = 0; i < 10_000; i++) wire.putInt(i);
         assertEquals(40_000, wire.size());
@@ -59,15 +59,15 @@ class WireBufferTest {
     }
 
     @Test
-    void aPartOfAnArrayCanBePut() {
+    void aPartOfAnArrayCanBeWritten() {
         WireBuffer wire = new WireBuffer(0);
         wire.put(new byte[] {1, 2, 3, 4}, 1, 2);
         assertArrayEquals(new byte[] {2, 3}, written(wire));
     }
 
-    /** Were it not refused, a text would be written behind the end of the array. */
+    /** Otherwise a text would be written beyond the end of the array. */
     @Test
-    void moreThanAnArrayHoldsIsRefused() {
+    void moreThanAnArrayCanHoldIsRefused() {
         WireBuffer wire = new WireBuffer(16);
         wire.limit = Integer.MAX_VALUE - 8;
         assertThrows(ArithmeticException.class, () -> wire.ensure(9));
@@ -75,14 +75,14 @@ class WireBufferTest {
 
     @ParameterizedTest
     @ValueSource(ints = {3, 100, Integer.MAX_VALUE, -1, Integer.MIN_VALUE})
-    void aBlockThatClaimsAnotherLengthThanItHasIsRefused(int claimed) {
+    void aBlockWithAWrongLengthIsRefused(int claimed) {
         WireBuffer wire = new WireBuffer(64);
         wire.putInt(claimed);
         wire.put(new byte[] {1, 2});
         assertThrows(IndexOutOfBoundsException.class, wire::takeBlock);
     }
 
-    /** The memory of a message is used again for the next one: what is behind its end is not its own. */
+    /** The memory of a message is reused: bytes after its end belong to earlier messages. */
     @Test
     void bytesOfAnEarlierMessageAreNotRead() {
         WireBuffer wire = new WireBuffer(64);
