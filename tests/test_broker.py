@@ -42,13 +42,12 @@ def test_several_at_once_and_nothing_left_behind():
     assert not any(folder.exists() for folder in folders)
 
 
-def test_it_listens_on_loopback_only():
-    with EmbeddedBroker() as broker:
-        listening = [
-            c.laddr.ip
-            for c in psutil.Process(broker.pid).net_connections("tcp")
-            if c.status == psutil.CONN_LISTEN
-        ]
+def test_it_listens_on_loopback_only(eagre_broker):
+    listening = [
+        c.laddr.ip
+        for c in psutil.Process(eagre_broker.pid).net_connections("tcp")
+        if c.status == psutil.CONN_LISTEN
+    ]
     assert listening
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
 
@@ -67,6 +66,7 @@ def test_data_stays_and_a_killed_brokers_folder_is_recovered(tmp_path):
         assert topics.require("kept").partitions == 3
 
 
+@pytest.mark.e2e
 def test_a_folder_in_use_is_refused(tmp_path):
     with (
         EmbeddedBroker(data=tmp_path / "data"),
@@ -127,6 +127,7 @@ def sweep(base):
     TemporaryFolder(base, "temporary-", spare=server.in_use).remove()
 
 
+@pytest.mark.e2e
 def test_a_slow_broker_keeps_its_folder_while_others_start(brokers, monkeypatch):
     """Hold up the JVM before it locks its data: the next start must not sweep the folder."""
     register = server.registry.register

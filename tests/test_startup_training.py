@@ -120,24 +120,24 @@ train()
 
 def test_several_at_once_tidy_up_without_failing(own_cache):
     """All remove the same old archives, and each of them may be gone at any moment."""
-    failures = []
+    failures, folder = [], archive().parent
 
     def tidy():
         try:
-            startup_training.remove_old(archive().parent)
+            startup_training.remove_old(folder)
         except OSError as error:
             failures.append(error)
 
     for round_ in range(5):
         for n in range(100):
-            (archive().parent / f"{round_}-{n}.archive").write_text("")
+            (folder / f"{round_}-{n}.archive").write_text("")
         threads = [threading.Thread(target=tidy) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     assert not failures
-    assert len(list(archive().parent.glob("*.archive"))) == startup_training.KEPT
+    assert len(list(folder.glob("*.archive"))) == startup_training.KEPT
 
 
 def test_no_second_training_is_started_beside_one(own_cache):
