@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eagre.broker import Client, Topics
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from eagre.connectors import KafkaSink, Mode, ReplayFilter
     from eagre.pipeline import Pipeline
 
-EPOCH = "500 ms"
+EPOCH = "300 ms"
 TIMEOUT_SECONDS = 60
 LARGEST_RECORD = 1 << 27
-AFTERWARDS = 3
-CONSUMED_AT_ONCE = 100_000
+AFTERWARDS = 2
 """The number of empty batches after which a query with timers counts as finished."""
+CONSUMED_AT_ONCE = 100_000
+BRIEF_FETCH = {"kafka.fetch.max.wait.ms": "20"}
+"""For micro-batches. Spark asks for the ends of a topic after a fetch that waits for more records,
+by default for 500 ms: each batch of a test would take as long."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ class Harness:
         outputs = self.topics.ends(sink.topics) if sink else {}
         self.write(pipeline, rows)
         folder = Checkpoint(checkpoint or self._fresh())
-        query = pipeline.start(
+        query = (pipeline if mode == "real-time" else _in_brief(pipeline)).start(
             self.spark,
             checkpoint=str(folder.path),
             brokers=self.brokers,
@@ -259,6 +262,12 @@ class Harness:
         finally:
             consumer.close()
         return sorted(found, key=lambda record: (record.partition(), record.offset()))
+
+
+def _in_brief(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline with sources that do not wait for more rows than there are."""
+    sources = (replace(s, options={**BRIEF_FETCH, **s.options}) for s in pipeline.sources)
+    return replace(pipeline, sources=tuple(sources))
 
 
 def _extras(record: Record) -> dict[str, Any]:
