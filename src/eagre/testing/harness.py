@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from eagre.broker import Client, Topics
 from eagre.commit import Checkpoint
+from eagre.connectors import KafkaSource
 from eagre.delivery import Outputs, begin
 from eagre.reader import Fences
 from eagre.waiting import wait_until
@@ -266,7 +267,12 @@ class Harness:
 
 def _in_brief(pipeline: Pipeline) -> Pipeline:
     """Return the pipeline with sources that do not wait for more rows than there are."""
-    sources = (replace(s, options={**BRIEF_FETCH, **s.options}) for s in pipeline.sources)
+    sources = (
+        replace(source, options={**BRIEF_FETCH, **source.options})
+        if isinstance(source, KafkaSource)
+        else source
+        for source in pipeline.sources
+    )
     return replace(pipeline, sources=tuple(sources))
 
 
