@@ -384,10 +384,10 @@ def test_the_index_of_decisions_is_complete():
 
 def test_the_animation_of_the_readme_is_the_recording(monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
-    animation = import_module("laboratory.animation")
+    animation = import_module("laboratory.readme_animation")
     picture = (ROOT / animation.PICTURE).read_text()
     recording = json.loads(animation.RECORDED.read_text())
-    assert picture == animation.drawn(recording), "run `python -m laboratory.animation`"
+    assert picture == animation.drawn(recording), "run `python -m laboratory.readme_animation`"
     assert f"]({animation.PICTURE})" in README
     texts = ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")  # noqa: S314  (ours)
     assert any("micro-batch ÷ real-time" in (text.text or "") for text in texts)
@@ -469,7 +469,7 @@ MODULES = [
 ]
 
 
-LABORATORY = ["laboratory.ablation", "laboratory.boundary", "laboratory.animation"]
+LABORATORY = ["laboratory.ablation", "laboratory.boundary", "laboratory.readme_animation"]
 
 
 @pytest.mark.parametrize("name", [*MODULES, *LABORATORY])

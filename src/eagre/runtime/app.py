@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 import traceback
@@ -14,6 +15,7 @@ from eagre.pipeline import Pipeline
 from eagre.python.shipping import by_value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
 
@@ -55,16 +57,17 @@ class App:
         """Run the file before Spark has started.
 
         Returns:
-            Its pipelines; None if the file uses PySpark outside of its functions, as with a column
-            in a global variable, and must be run again in a session.
+            Its pipelines; None if the file needs a session outside of its functions, as for a
+            table in a global variable, and must be run again in one.
 
         Raises:
             AppError: The file raises an exception, or defines no pipeline.
         """
         try:
-            return self.pipelines()
+            with _no_session():
+                return self.pipelines()
         except AppError as error:
-            if _raised_by_pyspark(error.__cause__):
+            if _raised_in_pyspark(error.__cause__):
                 return None
             raise
 
@@ -141,6 +144,22 @@ class App:
             )
 
 
-def _raised_by_pyspark(error: BaseException | None) -> bool:
+@contextlib.contextmanager
+def _no_session() -> Iterator[None]:
+    """Let PySpark refuse to start: the run's own session, with its settings, comes later."""
+    from pyspark import SparkContext
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("Spark has not started yet.")
+
+    start = SparkContext.__dict__["_ensure_initialized"]
+    setattr(SparkContext, "_ensure_initialized", refuse)  # noqa: B010  (mypy accepts no other way)
+    try:
+        yield
+    finally:
+        setattr(SparkContext, "_ensure_initialized", start)  # noqa: B010
+
+
+def _raised_in_pyspark(error: BaseException | None) -> bool:
     frames = traceback.extract_tb(error.__traceback__) if error else []
-    return bool(frames) and "pyspark" in Path(frames[-1].filename).parts
+    return any("pyspark" in Path(frame.filename).parts for frame in frames)

@@ -1,7 +1,7 @@
 package dev.eagre.operators;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import dev.eagre.operators.Aggregate.Partial;
+import dev.eagre.operators.AggregateFunction.Partial;
 import dev.eagre.state.EncoderCache;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
@@ -39,7 +39,7 @@ final class Rolling extends Operator<Rolling.Slices> {
     private static final class Window {
         long slice;
         int slices;
-        List<Aggregate> aggregates;
+        List<AggregateFunction> aggregates;
         ValueState<byte[]> older;
 
         long number(long at) {
@@ -70,7 +70,7 @@ final class Rolling extends Operator<Rolling.Slices> {
             super.read(in);
             for (int i = 0; i < windowStates.size(); i++) {
                 windowStates.get(i).number = in.readLong();
-                if (in.readBoolean()) windowStates.get(i).newest = Aggregate.read(windows.get(i).aggregates, in);
+                if (in.readBoolean()) windowStates.get(i).newest = AggregateFunction.read(windows.get(i).aggregates, in);
             }
         }
 
@@ -81,7 +81,7 @@ final class Rolling extends Operator<Rolling.Slices> {
                 WindowState window = windowStates.get(i);
                 out.writeLong(window.number);
                 out.writeBoolean(window.newest != null);
-                if (window.newest != null) Aggregate.write(windows.get(i).aggregates, window.newest, out);
+                if (window.newest != null) AggregateFunction.write(windows.get(i).aggregates, window.newest, out);
             }
         }
     }
@@ -96,7 +96,7 @@ final class Rolling extends Operator<Rolling.Slices> {
             Window window = new Window();
             window.slice = entry.get("slice").asLong();
             window.slices = entry.get("slices").asInt();
-            window.aggregates = Aggregate.all(entry.get("aggregates"));
+            window.aggregates = AggregateFunction.all(entry.get("aggregates"));
             windows.add(window);
             results += window.aggregates.size();
         }
@@ -145,30 +145,30 @@ final class Rolling extends Operator<Rolling.Slices> {
             windowState.changed = true;
             windowState.before = null;
             windowState.number = number;
-            windowState.newest = Aggregate.empty(window.aggregates);
+            windowState.newest = AggregateFunction.empty(window.aggregates);
         }
         Partial[] partial = windowState.newest;
         if (number < windowState.number) {
-            partial = windowState.older.computeIfAbsent(number, key -> Aggregate.empty(window.aggregates));
+            partial = windowState.older.computeIfAbsent(number, key -> AggregateFunction.empty(window.aggregates));
             windowState.changed = true;
             windowState.before = null;
         }
-        Aggregate.add(window.aggregates, partial, row);
+        AggregateFunction.add(window.aggregates, partial, row);
     }
 
     private static Partial[] sum(Window window, WindowState windowState, long number) {
         if (number != windowState.number) return older(window, windowState, number);
         if (windowState.before == null) windowState.before = older(window, windowState, number);
-        Partial[] sum = Aggregate.empty(window.aggregates);
-        Aggregate.merge(window.aggregates, sum, windowState.before);
-        Aggregate.merge(window.aggregates, sum, windowState.newest);
+        Partial[] sum = AggregateFunction.empty(window.aggregates);
+        AggregateFunction.merge(window.aggregates, sum, windowState.before);
+        AggregateFunction.merge(window.aggregates, sum, windowState.newest);
         return sum;
     }
 
     private static Partial[] older(Window window, WindowState windowState, long number) {
-        Partial[] sum = Aggregate.empty(window.aggregates);
+        Partial[] sum = AggregateFunction.empty(window.aggregates);
         for (Partial[] slice : windowState.older.subMap(number - window.slices, false, number, true).values()) {
-            Aggregate.merge(window.aggregates, sum, slice);
+            AggregateFunction.merge(window.aggregates, sum, slice);
         }
         return sum;
     }
@@ -179,7 +179,7 @@ final class Rolling extends Operator<Rolling.Slices> {
         if (bytes == null) return slices;
         return StateLayout.read(bytes, "rolling", in -> {
             for (int left = in.readInt(); left > 0; left--) {
-                slices.put(in.readLong(), Aggregate.read(window.aggregates, in));
+                slices.put(in.readLong(), AggregateFunction.read(window.aggregates, in));
             }
             return slices;
         });
@@ -196,7 +196,7 @@ final class Rolling extends Operator<Rolling.Slices> {
                 out.writeInt(windowState.older.size());
                 for (Map.Entry<Long, Partial[]> slice : windowState.older.entrySet()) {
                     out.writeLong(slice.getKey());
-                    Aggregate.write(window.aggregates, slice.getValue(), out);
+                    AggregateFunction.write(window.aggregates, slice.getValue(), out);
                 }
             }));
         }

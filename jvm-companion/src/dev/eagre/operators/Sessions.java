@@ -1,7 +1,7 @@
 package dev.eagre.operators;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import dev.eagre.operators.Aggregate.Partial;
+import dev.eagre.operators.AggregateFunction.Partial;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -24,7 +24,7 @@ final class Sessions extends Operator<Sessions.Open> {
     private transient long grace;
     private transient long waitsMs;
     private transient boolean updates;
-    private transient List<Aggregate> aggregates;
+    private transient List<AggregateFunction> aggregates;
 
     Sessions(String spec, int at, int written) {
         super(spec, at, written);
@@ -69,7 +69,7 @@ final class Sessions extends Operator<Sessions.Open> {
         grace = spec.get("grace").asLong();
         waitsMs = (gap + grace) / 1000;
         updates = spec.get("updates").asBoolean();
-        aggregates = Aggregate.all(spec.get("aggregates"));
+        aggregates = AggregateFunction.all(spec.get("aggregates"));
     }
 
     @Override
@@ -89,8 +89,8 @@ final class Sessions extends Operator<Sessions.Open> {
         mine.last = at;
         mine.touched = state.touched;
         mine.row = row.getAs(row.length() - 1);
-        mine.partials = Aggregate.empty(aggregates);
-        Aggregate.add(aggregates, mine.partials, row);
+        mine.partials = AggregateFunction.empty(aggregates);
+        AggregateFunction.add(aggregates, mine.partials, row);
         List<Session> met = state.sessions.stream()
                 .filter(other -> at >= other.start - gap && at <= other.last + gap)
                 .sorted(Comparator.comparingLong(session -> session.start))
@@ -108,9 +108,9 @@ final class Sessions extends Operator<Sessions.Open> {
     private void merge(Session mine, Session other) {
         mine.start = Math.min(mine.start, other.start);
         mine.last = Math.max(mine.last, other.last);
-        Partial[] both = Aggregate.empty(aggregates);
-        Aggregate.merge(aggregates, both, other.partials);
-        Aggregate.merge(aggregates, both, mine.partials);
+        Partial[] both = AggregateFunction.empty(aggregates);
+        AggregateFunction.merge(aggregates, both, other.partials);
+        AggregateFunction.merge(aggregates, both, mine.partials);
         mine.partials = both;
     }
 

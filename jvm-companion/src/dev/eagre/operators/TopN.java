@@ -1,7 +1,7 @@
 package dev.eagre.operators;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import dev.eagre.operators.Aggregate.Partial;
+import dev.eagre.operators.AggregateFunction.Partial;
 import dev.eagre.state.EncoderCache;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
@@ -28,8 +28,8 @@ final class TopN extends Operator<TopN.Boards> {
     private transient long window;
     private transient long grace;
     private transient long keepsMs;
-    private transient Aggregate score;
-    private transient List<Aggregate> scores;
+    private transient AggregateFunction score;
+    private transient List<AggregateFunction> scores;
     private transient MapState<String, byte[]> all;
 
     TopN(String spec, int at, int written) {
@@ -48,7 +48,7 @@ final class TopN extends Operator<TopN.Boards> {
             for (int left = in.readInt(); left > 0; left--) {
                 List<Entry> board = boards.computeIfAbsent(in.readLong(), start -> new ArrayList<>());
                 for (int more = in.readInt(); more > 0; more--) {
-                    board.add(new Entry(in.readUTF(), Aggregate.read(scores, in)[0]));
+                    board.add(new Entry(in.readUTF(), AggregateFunction.read(scores, in)[0]));
                 }
             }
         }
@@ -62,7 +62,7 @@ final class TopN extends Operator<TopN.Boards> {
                 out.writeInt(board.getValue().size());
                 for (Entry entry : board.getValue()) {
                     out.writeUTF(entry.item);
-                    Aggregate.write(scores, new Partial[] {entry.score}, out);
+                    AggregateFunction.write(scores, new Partial[] {entry.score}, out);
                 }
             }
         }
@@ -75,7 +75,7 @@ final class TopN extends Operator<TopN.Boards> {
         window = spec.get("window").asLong();
         grace = spec.get("grace").asLong();
         keepsMs = spec.get("keeps_ms").asLong();
-        scores = Aggregate.all(spec.get("score"));
+        scores = AggregateFunction.all(spec.get("score"));
         score = scores.get(0);
     }
 
@@ -93,7 +93,7 @@ final class TopN extends Operator<TopN.Boards> {
     }
 
     private boolean needsAll() {
-        return score.kind != Aggregate.Kind.MAX && score.kind != Aggregate.Kind.MIN;
+        return score.kind != AggregateFunction.Kind.MAX && score.kind != AggregateFunction.Kind.MIN;
     }
 
     @Override
@@ -151,13 +151,13 @@ final class TopN extends Operator<TopN.Boards> {
         Partial written = total;
         if (needsAll()) {
             all.updateValue(key(start, name),
-                    StateLayout.write(out -> Aggregate.write(scores, new Partial[] {written}, out)));
+                    StateLayout.write(out -> AggregateFunction.write(scores, new Partial[] {written}, out)));
         }
         return total;
     }
 
     private Partial score(byte[] bytes) {
-        return StateLayout.read(bytes, "top_n", in -> Aggregate.read(scores, in)[0]);
+        return StateLayout.read(bytes, "top_n", in -> AggregateFunction.read(scores, in)[0]);
     }
 
     private List<Entry> scanned(long start) {
@@ -185,7 +185,7 @@ final class TopN extends Operator<TopN.Boards> {
         int order = mine instanceof Long whole ? Long.compare(whole, (Long) other)
                 : Double.compare((Double) mine, (Double) other);
         if (order == 0) return a.item.compareTo(b.item);
-        return score.kind == Aggregate.Kind.MIN ? order : -order;
+        return score.kind == AggregateFunction.Kind.MIN ? order : -order;
     }
 
     private boolean same(Entry a, Entry b) {

@@ -1,6 +1,6 @@
 package dev.eagre.operators;
 
-import dev.eagre.operators.Aggregate.Partial;
+import dev.eagre.operators.AggregateFunction.Partial;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -19,17 +19,17 @@ class WindowContents {
 
     Partial[] partials;
 
-    final void read(List<Aggregate> aggregates, DataInputStream in) throws IOException {
+    final void read(List<AggregateFunction> aggregates, DataInputStream in) throws IOException {
         last = in.readLong();
         touched = in.readLong();
         row = StateLayout.readBytes(in);
-        partials = Aggregate.read(aggregates, in);
+        partials = AggregateFunction.read(aggregates, in);
     }
 
-    final void write(List<Aggregate> aggregates, DataOutputStream out) throws IOException {
+    final void write(List<AggregateFunction> aggregates, DataOutputStream out) throws IOException {
         out.writeLong(last);
         out.writeLong(touched);
         StateLayout.writeBytes(row, out);
-        Aggregate.write(aggregates, partials, out);
+        AggregateFunction.write(aggregates, partials, out);
     }
 }

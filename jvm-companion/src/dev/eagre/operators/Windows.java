@@ -20,7 +20,7 @@ final class Windows extends Operator<Windows.Open> {
     private transient long slide;
     private transient long grace;
     private transient boolean updates;
-    private transient List<Aggregate> aggregates;
+    private transient List<AggregateFunction> aggregates;
 
     Windows(String spec, int at, int written) {
         super(spec, at, written);
@@ -65,7 +65,7 @@ final class Windows extends Operator<Windows.Open> {
         slide = spec.get("slide").asLong();
         grace = spec.get("grace").asLong();
         updates = spec.get("updates").asBoolean();
-        aggregates = Aggregate.all(spec.get("aggregates"));
+        aggregates = AggregateFunction.all(spec.get("aggregates"));
     }
 
     @Override
@@ -84,8 +84,8 @@ final class Windows extends Operator<Windows.Open> {
         for (long start = floor(at, slide); start > at - length; start -= slide) {
             if (start + length <= state.over()) break;
             WindowContents window = state.windows.computeIfAbsent(start, key -> new WindowContents());
-            if (window.partials == null) window.partials = Aggregate.empty(aggregates);
-            Aggregate.add(aggregates, window.partials, row);
+            if (window.partials == null) window.partials = AggregateFunction.empty(aggregates);
+            AggregateFunction.add(aggregates, window.partials, row);
             window.last = Math.max(window.last, at);
             window.touched = state.touched;
             window.row = row.getAs(row.length() - 1);

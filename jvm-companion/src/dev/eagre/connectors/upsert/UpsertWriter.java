@@ -19,7 +19,7 @@ public final class UpsertWriter extends ForeachWriter<Row> {
     private final UUID query = UUID.randomUUID();
 
     private transient List<Integer> keys;
-    private transient KeyOrdinals ordinals;
+    private transient RowNumberPerKey ordinals;
     private transient BatchedWriter delivery;
 
     /** Prepares a write; the spec, as JSON, names the database and contains no secret. */
@@ -33,7 +33,7 @@ public final class UpsertWriter extends ForeachWriter<Row> {
         String pipeline = json.get("pipeline").asText();
         keys = new ArrayList<>();
         json.get("keys").forEach(index -> keys.add(index.asInt()));
-        ordinals = new KeyOrdinals();
+        ordinals = new RowNumberPerKey();
         ConnectionPool pool = ConnectionPool.of(spec);
         uninterrupted(() -> pool.prepare(query));
         delivery = new BatchedWriter(pool, rows -> RowCounters.add(pipeline, "upserted", rows));

@@ -5,8 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-class KeyOrdinalsTest {
-    private final KeyOrdinals ordinals = new KeyOrdinals();
+class RowNumberPerKeyTest {
+    private final RowNumberPerKey ordinals = new RowNumberPerKey();
 
     private int next(String source, long offset, String... key) {
         return ordinals.next(source, offset, List.of(key));

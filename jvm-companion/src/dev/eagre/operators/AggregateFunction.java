@@ -13,7 +13,7 @@ import org.apache.spark.sql.Row;
  * {@code distinct}; nulls are ignored, as in SQL. Its argument is a column of integers or of floating-point
  * numbers; that of {@code distinct} is a hash.
  */
-final class Aggregate {
+final class AggregateFunction {
     enum Kind {
         COUNT,
         SUM,
@@ -27,42 +27,42 @@ final class Aggregate {
     private final int column;
     private final boolean whole;
 
-    private Aggregate(Kind kind, int column, boolean whole) {
+    private AggregateFunction(Kind kind, int column, boolean whole) {
         this.kind = kind;
         this.column = column;
         this.whole = whole;
     }
 
-    static List<Aggregate> all(JsonNode specs) {
-        List<Aggregate> aggregates = new ArrayList<>();
+    static List<AggregateFunction> all(JsonNode specs) {
+        List<AggregateFunction> aggregates = new ArrayList<>();
         for (JsonNode spec : specs) {
             Kind kind = Kind.valueOf(spec.get("kind").asText().toUpperCase(java.util.Locale.ROOT));
-            aggregates.add(new Aggregate(kind, spec.get("column").asInt(), spec.get("whole").asBoolean()));
+            aggregates.add(new AggregateFunction(kind, spec.get("column").asInt(), spec.get("whole").asBoolean()));
         }
         return aggregates;
     }
 
-    static Partial[] empty(List<Aggregate> aggregates) {
+    static Partial[] empty(List<AggregateFunction> aggregates) {
         Partial[] partials = new Partial[aggregates.size()];
         for (int i = 0; i < partials.length; i++) partials[i] = new Partial();
         return partials;
     }
 
-    static void add(List<Aggregate> aggregates, Partial[] partials, Row row) {
+    static void add(List<AggregateFunction> aggregates, Partial[] partials, Row row) {
         for (int i = 0; i < partials.length; i++) aggregates.get(i).add(partials[i], row);
     }
 
-    static void merge(List<Aggregate> aggregates, Partial[] into, Partial[] other) {
+    static void merge(List<AggregateFunction> aggregates, Partial[] into, Partial[] other) {
         for (int i = 0; i < into.length; i++) aggregates.get(i).merge(into[i], other[i]);
     }
 
-    static Partial[] read(List<Aggregate> aggregates, DataInputStream in) throws IOException {
+    static Partial[] read(List<AggregateFunction> aggregates, DataInputStream in) throws IOException {
         Partial[] partials = empty(aggregates);
         for (int i = 0; i < partials.length; i++) aggregates.get(i).read(partials[i], in);
         return partials;
     }
 
-    static void write(List<Aggregate> aggregates, Partial[] partials, DataOutputStream out) throws IOException {
+    static void write(List<AggregateFunction> aggregates, Partial[] partials, DataOutputStream out) throws IOException {
         for (int i = 0; i < partials.length; i++) aggregates.get(i).write(partials[i], out);
     }
 

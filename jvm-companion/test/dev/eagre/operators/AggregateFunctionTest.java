@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import dev.eagre.operators.Aggregate.Partial;
+import dev.eagre.operators.AggregateFunction.Partial;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
@@ -15,27 +15,27 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-class AggregateTest {
+class AggregateFunctionTest {
     private static final long SEED = 8;
 
-    private static List<Aggregate> aggregates(String kind, boolean whole) {
+    private static List<AggregateFunction> aggregates(String kind, boolean whole) {
         try {
-            return Aggregate.all(new ObjectMapper()
+            return AggregateFunction.all(new ObjectMapper()
                     .readTree("[{\"kind\":\"" + kind + "\",\"column\":0,\"whole\":" + whole + "}]"));
         } catch (JsonProcessingException error) {
             throw new IllegalArgumentException(error);
         }
     }
 
-    private static Partial[] over(List<Aggregate> aggregates, Object... values) {
-        Partial[] partials = Aggregate.empty(aggregates);
-        for (Object value : values) Aggregate.add(aggregates, partials, RowFactory.create(value));
+    private static Partial[] over(List<AggregateFunction> aggregates, Object... values) {
+        Partial[] partials = AggregateFunction.empty(aggregates);
+        for (Object value : values) AggregateFunction.add(aggregates, partials, RowFactory.create(value));
         return partials;
     }
 
     private static Object result(String kind, Object... values) {
         boolean whole = Arrays.stream(values).noneMatch(value -> value instanceof Double);
-        List<Aggregate> aggregates = aggregates(kind, whole);
+        List<AggregateFunction> aggregates = aggregates(kind, whole);
         return aggregates.get(0).result(over(aggregates, values)[0]);
     }
 
@@ -98,17 +98,17 @@ class AggregateTest {
     }
 
     @ParameterizedTest
-    @EnumSource(Aggregate.Kind.class)
-    void partialAggregatesCanBeMergedAndSerialized(Aggregate.Kind kind) {
+    @EnumSource(AggregateFunction.Kind.class)
+    void partialAggregatesCanBeMergedAndSerialized(AggregateFunction.Kind kind) {
         Random random = new Random(SEED);
-        List<Aggregate> aggregates = aggregates(kind.name().toLowerCase(java.util.Locale.ROOT), true);
+        List<AggregateFunction> aggregates = aggregates(kind.name().toLowerCase(java.util.Locale.ROOT), true);
         Object[] values = random.longs(300, -1000, 1000).boxed().toArray();
         values[7] = null;
-        Partial[] merged = Aggregate.empty(aggregates);
+        Partial[] merged = AggregateFunction.empty(aggregates);
         for (int i = 0; i < 300; i += 50) {
             Partial[] part = over(aggregates, Arrays.copyOfRange(values, i, i + 50));
-            byte[] bytes = StateLayout.write(out -> Aggregate.write(aggregates, part, out));
-            Aggregate.merge(aggregates, merged, StateLayout.read(bytes, "test", in -> Aggregate.read(aggregates, in)));
+            byte[] bytes = StateLayout.write(out -> AggregateFunction.write(aggregates, part, out));
+            AggregateFunction.merge(aggregates, merged, StateLayout.read(bytes, "test", in -> AggregateFunction.read(aggregates, in)));
         }
         Collections.shuffle(Arrays.asList(values), random);
         Object expected = aggregates.get(0).result(over(aggregates, values)[0]);
@@ -116,26 +116,26 @@ class AggregateTest {
     }
 
     @ParameterizedTest
-    @EnumSource(Aggregate.Kind.class)
-    void anEmptyPartialAggregateChangesNothing(Aggregate.Kind kind) {
-        List<Aggregate> aggregates = aggregates(kind.name(), true);
+    @EnumSource(AggregateFunction.Kind.class)
+    void anEmptyPartialAggregateChangesNothing(AggregateFunction.Kind kind) {
+        List<AggregateFunction> aggregates = aggregates(kind.name(), true);
         Partial[] partials = over(aggregates, 3L);
-        Aggregate.merge(aggregates, partials, Aggregate.empty(aggregates));
+        AggregateFunction.merge(aggregates, partials, AggregateFunction.empty(aggregates));
         Object alone = aggregates.get(0).result(over(aggregates, 3L)[0]);
         assertEquals(alone, aggregates.get(0).result(partials[0]));
-        byte[] empty = StateLayout.write(out -> Aggregate.write(aggregates, Aggregate.empty(aggregates), out));
-        Partial[] back = StateLayout.read(empty, "test", in -> Aggregate.read(aggregates, in));
+        byte[] empty = StateLayout.write(out -> AggregateFunction.write(aggregates, AggregateFunction.empty(aggregates), out));
+        Partial[] back = StateLayout.read(empty, "test", in -> AggregateFunction.read(aggregates, in));
         assertEquals(0, back[0].count);
     }
 
     /** Merging must not change its argument: boards and slices are merged repeatedly. */
     @Test
     void mergingDoesNotChangeTheArgument() {
-        List<Aggregate> aggregates = aggregates("distinct", true);
+        List<AggregateFunction> aggregates = aggregates("distinct", true);
         Partial[] one = over(aggregates, 1L);
-        Partial[] both = Aggregate.empty(aggregates);
-        Aggregate.merge(aggregates, both, one);
-        Aggregate.merge(aggregates, both, over(aggregates, 2L));
+        Partial[] both = AggregateFunction.empty(aggregates);
+        AggregateFunction.merge(aggregates, both, one);
+        AggregateFunction.merge(aggregates, both, over(aggregates, 2L));
         assertEquals(1L, aggregates.get(0).result(one[0]));
         assertEquals(2L, aggregates.get(0).result(both[0]));
     }

@@ -1,6 +1,6 @@
 """The demo's terminal as an animated SVG, drawn from a recording, without a browser or scripts.
 
-``python -m laboratory.animation --record`` runs ``eagre demo`` in a terminal and stores its
+``python -m laboratory.readme_animation --record`` runs ``eagre demo`` in a terminal and stores its
 output, with times, in ``laboratory/demo.json``; without the option it only draws the picture,
 ``docs/images/demo.svg``. The output is not changed; long waits are shortened.
 """

@@ -8,7 +8,7 @@ import java.util.Map;
  * Numbers the rows of one record that have the same key, so that the last one is the newest. Rows of one
  * record are consecutive.
  */
-final class KeyOrdinals {
+final class RowNumberPerKey {
     private record Place(long offset, Map<List<String>, Integer> counts) {}
 
     private final Map<String, Place> places = new HashMap<>();
