@@ -86,9 +86,9 @@ class Topics:
         from confluent_kafka.admin import AdminClient
 
         stated = "reconnect.backoff.ms" in self.client_settings
-        own = {} if stated else {"reconnect.backoff.max.ms": RECONNECT_MS}
+        defaults = {} if stated else {"reconnect.backoff.max.ms": RECONNECT_MS}
         try:
-            return AdminClient({**own, **self.client_settings, "error_cb": self._heard})
+            return AdminClient({**defaults, **self.client_settings, "error_cb": self._heard})
         except KafkaException as error:
             raise SettingsError(
                 "CLIENT_SETTINGS_UNUSABLE",
@@ -153,14 +153,14 @@ class Topics:
         wanted = [name for name in dict.fromkeys(names) if name in existing]
         if not wanted:
             return {}
-        found = self._read(
+        descriptions = self._read(
             lambda seconds: self.admin.describe_topics(
                 TopicCollection(wanted), request_timeout=seconds
             )
         )
         return {
             name: Topic(name, str(topic.topic_id), len(topic.partitions))
-            for name, topic in found.items()
+            for name, topic in descriptions.items()
         }
 
     def require(self, name: str) -> Topic:
@@ -169,14 +169,14 @@ class Topics:
         Raises:
             BrokerError: It does not exist.
         """
-        found = self.describe([name])
-        if name not in found:
+        described = self.describe([name])
+        if name not in described:
             raise BrokerError(
                 "TOPIC_NOT_FOUND",
                 f"topic {name!r} does not exist on {self.brokers}.",
                 hint=f"`eagre topic create {name} --brokers {self.brokers}` makes it.",
             )
-        return found[name]
+        return described[name]
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """Create a topic, and wait until every partition has a leader.
@@ -233,10 +233,10 @@ class Topics:
         asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
         if not asked:
             return {}
-        found = self._read(
+        configs = self._read(
             lambda seconds: self.admin.describe_configs(asked, request_timeout=seconds)
         )
-        return {resource.name: entries for resource, entries in found.items()}
+        return {resource.name: entries for resource, entries in configs.items()}
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics with their records.
@@ -294,10 +294,10 @@ class Topics:
     def _led(self, name: str, partitions: int) -> bool:
         """Return whether all partitions of a new topic have a leader that answers."""
         try:
-            found = self.ends([name])
+            offsets = self.ends([name])
         except BrokerError:
             return False
-        return len(found.get(name, ())) == partitions
+        return len(offsets.get(name, ())) == partitions
 
     def begins(self, names: Iterable[str]) -> Offsets:
         """Return the first offset of each partition."""
@@ -316,11 +316,11 @@ class Topics:
         from confluent_kafka.admin import OffsetSpec
 
         wanted = list(names)
-        found = self._offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
+        first = self._offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
         ends = self.ends(wanted)
         return {
             topic: {p: o if o >= 0 else ends[topic][p] for p, o in offsets.items()}
-            for topic, offsets in found.items()
+            for topic, offsets in first.items()
         }
 
     def _partitions(self, names: Iterable[str], spec: object) -> dict[Any, object]:
@@ -334,11 +334,11 @@ class Topics:
         request = self._partitions(names, spec)
         if not request:
             return {}
-        found = self._read(
+        results = self._read(
             lambda seconds: self.admin.list_offsets(request, request_timeout=seconds)
         )
         offsets: Offsets = {}
-        for at, listed in found.items():
+        for at, listed in results.items():
             offsets.setdefault(at.topic, {})[at.partition] = listed.offset
         return offsets
 
