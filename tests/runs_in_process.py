@@ -95,7 +95,12 @@ def test_a_run_without_private_members(cli, in_process, eagre_harness, disabled,
         texts = [event.get("text", "") for event in running.heard]
         assert any(f"is off: {member} is missing" in text for text in texts), texts
     assert results(eagre_harness, f"{name}-out") == expected("state", 60)
-    mid_epoch = not set(names.split(",")) & {"STATE_STORES", "AGGREGATE_ITERATOR", "PRODUCER_POOL"}
+    mid_epoch = not set(names.split(",")) & {
+        "STATE_STORES",
+        "AGGREGATE_ITERATOR",
+        "PRODUCER_POOL",
+        "SCAN_READERS",
+    }
     assert (checkpoint.path / MID_EPOCH_COMMITS).exists() == mid_epoch
 
 

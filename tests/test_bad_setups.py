@@ -129,7 +129,7 @@ def checkpoint(cli, eagre_harness):
     args = (cli.app(app()), "--brokers", at, "--mode", "available-now")
     pipeline = App(args[0]).pipelines()[0]
     folder = cli.folder / ".eagre" / "checkpoints" / "setup"
-    resolve(pipeline, at, Checkpoint(folder), mode="available-now", start=None, say=str)
+    resolve(pipeline.on(at), RunSpec("", mode="available-now"), Checkpoint(folder), str)
     eagre_harness.run(pipeline, [{"n": 1}], mode="available-now", checkpoint=folder)
     return folder, args
 
@@ -137,21 +137,14 @@ def checkpoint(cli, eagre_harness):
 def test_unusable_checkpoints_are_refused(cli, checkpoint, eagre_broker):
     folder, args = checkpoint
     binding = json.loads((folder / "eagre.json").read_text())
-    pipeline = App(args[0]).pipelines()[0]
+    pipeline = App(args[0]).pipelines()[0].on(eagre_broker.address)
 
     def bind(**changes):
         (folder / "eagre.json").write_text(json.dumps({**binding, **changes}))
 
     def refusal():
         with pytest.raises(CheckpointError) as refused:
-            resolve(
-                pipeline,
-                eagre_broker.address,
-                Checkpoint(folder),
-                mode="real-time",
-                start=None,
-                say=str,
-            )
+            resolve(pipeline, RunSpec(""), Checkpoint(folder), str)
         return refused.value
 
     bind(cluster="another-cluster")
@@ -207,8 +200,9 @@ def test_where_a_new_checkpoint_starts(cli, eagre_broker):
 
     def begin(start, mode="real-time"):
         folder = cli.folder / f"fresh-{start}-{mode}"
-        resolved = resolve(pipeline, at, Checkpoint(folder), mode=mode, start=start, say=str)
-        assert resolved.lag(pipeline.sources) == 10 - resolved.start["timed-in"][0]
+        spec = RunSpec("", mode=mode, start=start)
+        resolved = resolve(pipeline.on(at), spec, Checkpoint(folder), str)
+        assert resolved.lag() == 10 - resolved.start["timed-in"][0]
         return resolved.start["timed-in"][0]
 
     assert begin("2026-01-01T00:00:07Z") == 7

@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 
 from eagre.latency.histogram import CURVE
-from eagre_bench.canvas import apart
 from eagre_bench.cli import _boundary_table
 from eagre_bench.errors import BenchError
 from eagre_bench.report import write_report
+from eagre_bench.report.canvas import apart
 from eagre_bench.results import ratios, summary
 
 REFUSED = "Spark's Real-Time Mode runs no Python"

@@ -42,13 +42,12 @@ def test_several_brokers_at_once_leave_nothing_behind():
     assert not any(folder.exists() for folder in folders)
 
 
-def test_it_listens_on_loopback_only():
-    with EmbeddedBroker() as broker:
-        listening = [
-            c.laddr.ip
-            for c in psutil.Process(broker.pid).net_connections("tcp")
-            if c.status == psutil.CONN_LISTEN
-        ]
+def test_it_listens_on_loopback_only(eagre_broker):
+    listening = [
+        c.laddr.ip
+        for c in psutil.Process(eagre_broker.pid).net_connections("tcp")
+        if c.status == psutil.CONN_LISTEN
+    ]
     assert listening
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
 
@@ -67,6 +66,7 @@ def test_the_data_of_a_killed_broker_is_recovered(tmp_path):
         assert topics.require("durable").partitions == 3
 
 
+@pytest.mark.e2e
 def test_a_folder_in_use_is_refused(tmp_path):
     with (
         EmbeddedBroker(data=tmp_path / "data"),
@@ -127,6 +127,7 @@ def sweep(base):
     TemporaryFolder(base, "temporary-", spare=server.in_use).remove()
 
 
+@pytest.mark.e2e
 def test_the_folder_of_a_slow_broker_is_not_removed_by_others(brokers, monkeypatch):
     """Suspend the JVM before it locks its data: the next start must not remove the folder."""
     register = server.registry.register

@@ -1,7 +1,11 @@
-"""Each rule beyond the corpus: the trouble is real on Spark 4.3, and the check finds it."""
+"""Each rule beyond the corpus: the check finds the trouble, and it is real on Spark 4.3.
+
+What takes Spark seconds to show is left to ``make e2e``.
+"""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -40,11 +44,19 @@ def event(n, card="c1", at="2026-01-01T00:00:00Z", **more):
 @pytest.fixture
 def topic(ground, request):
     """A pair of topics for one test."""
-    name = request.node.name.replace("[", "-").replace("]", "")[:60]
+    name = re.sub(r"[^\w.-]+", "-", request.node.name)[:80]
     topics = Topics(ground.brokers)
     topics.create(name, 1)
     topics.create(f"{name}-out", 1)
     return name
+
+
+@pytest.fixture(
+    params=[False, pytest.param(True, marks=pytest.mark.e2e)], ids=["told", "shown on Spark"]
+)
+def really(request):
+    """Whether Spark has to show the trouble, too, and not only the check to tell of it."""
+    return request.param
 
 
 @contextmanager
@@ -85,7 +97,7 @@ def query(ground, topic, df=None, **options):
 # What is silent in Spark.
 
 
-def test_a_python_foreach_withholds_its_rows(ground, topic, tmp_path):
+def test_a_python_foreach_withholds_its_rows(ground, topic, tmp_path, really):
     seen = tmp_path / "seen"
 
     def note(row):
@@ -96,6 +108,8 @@ def test_a_python_foreach_withholds_its_rows(ground, topic, tmp_path):
     writer = ground.write(rows, kind="console", encode=False, trigger={"realTime": "1 minute"})
     writer = writer.foreach(note)
     assert "PYTHON_FOREACH" in eg.check(writer).ids("error")
+    if not really:
+        return
     with running(writer):
         for n in range(20):
             send(ground.brokers, topic, event(n))
@@ -104,7 +118,7 @@ def test_a_python_foreach_withholds_its_rows(ground, topic, tmp_path):
         assert not seen.exists()
 
 
-def test_a_udf_with_the_allow_list_off_withholds_its_rows(ground, topic):
+def test_a_udf_with_the_allow_list_off_withholds_its_rows(ground, topic, really):
     doubled = F.udf(lambda x: x * 2, "double")
     rows = ground.read(topic, startingOffsets="earliest").withColumn("d", doubled("amount"))
     with setting(ground.spark, "spark.sql.streaming.realTimeMode.allowlistCheck", "false"):
@@ -112,6 +126,8 @@ def test_a_udf_with_the_allow_list_off_withholds_its_rows(ground, topic):
         report = eg.check(writer)
         assert "ALLOWLIST_OFF" in report.ids("warning")
         assert "PYTHON_UDF" in report.ids("error")
+        if not really:
+            return
         with running(writer):
             for n in range(20):
                 send(ground.brokers, topic, event(n))
@@ -120,7 +136,7 @@ def test_a_udf_with_the_allow_list_off_withholds_its_rows(ground, topic):
 
 
 @pytest.mark.parametrize("loss", ["true", "false"])
-def test_an_offset_that_has_aged_out_is_never_read(ground, topic, loss):
+def test_an_offset_that_has_aged_out_is_never_read(ground, topic, loss, really):
     send(ground.brokers, topic, *(event(n) for n in range(10)))
     _forget(ground.brokers, topic, 5)
     start = json.dumps({topic: {"0": 0}})
@@ -130,6 +146,8 @@ def test_an_offset_that_has_aged_out_is_never_read(ground, topic, loss):
     assert "OFFSET_AGED_OUT" in report.ids("error")
     assert finding(report, "OFFSET_AGED_OUT").numbers == {"offset": 0, "begin": 5}
     assert ("DATA_LOSS_OPTION" in report.ids("warning")) == (loss == "false")
+    if not really:
+        return
     with running(writer) as started:
         send(ground.brokers, topic, event(10))
         assert received(ground.brokers, f"{topic}-out", 6) == []
@@ -164,7 +182,8 @@ rows = ground.read("starving", startingOffsets="earliest")
 writer = ground.write(rows, topic="starving-out", trigger={"realTime": "2 seconds"})
 report = eg.check(writer)
 query = writer.start()
-found = received(sys.argv[1], "starving-out", 12)
+received(sys.argv[1], "starving-out", 60, until=50)
+found = received(sys.argv[1], "starving-out", 5)  # more than two epochs
 jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
 line = Path(f"/proc/{jvm}/cmdline").read_bytes().decode()
 quiet = query.isActive and query.exception() is None and query.lastProgress is not None
@@ -229,10 +248,11 @@ def waited(ground, topic, writer):
         return time.monotonic() - began
 
 
-def test_a_lingering_producer_holds_results_back(ground, topic):
+def test_a_lingering_producer_holds_results_back(ground, topic, really):
     writer = query(ground, topic, trigger={"realTime": "1 minute"}, **{"kafka.linger.ms": "4000"})
     assert "LINGER" in ids(writer)
-    assert waited(ground, topic, writer) > 3
+    if really:
+        assert waited(ground, topic, writer) > 3
 
 
 def test_what_the_profile_for_throughput_waits_is_no_finding(ground):
@@ -258,12 +278,13 @@ def test_what_the_profile_for_throughput_waits_is_no_finding(ground):
         settled()
 
 
-def test_a_fetch_that_waits_for_bytes_holds_rows_back(ground, topic):
+def test_a_fetch_that_waits_for_bytes_holds_rows_back(ground, topic, really):
     options = {"kafka.fetch.min.bytes": "500000", "kafka.fetch.max.wait.ms": "4000"}
     rows = ground.read(topic, startingOffsets="earliest", **options)
     writer = query(ground, topic, rows, trigger={"realTime": "1 minute"})
     assert "FETCH_WAIT" in ids(writer)
-    assert waited(ground, topic, writer) > 2
+    if really:
+        assert waited(ground, topic, writer) > 2
 
 
 def test_a_well_made_query_does_not_wait(ground, topic):
@@ -321,12 +342,14 @@ def test_a_bad_row_ends_the_query_again_and_again(ground, topic):
             started.awaitTermination(30)
 
 
-def test_a_row_too_large_for_the_topic_ends_the_query(ground, topic):
+def test_a_row_too_large_for_the_topic_ends_the_query(ground, topic, really):
     rows = ground.read(topic, startingOffsets="earliest")
     large = rows.select(F.repeat(F.lit("x"), 2_000_000).alias("text"))
     writer = query(ground, topic, large, **{"kafka.max.request.size": "5000000"})
     report = eg.check(writer)
     assert finding(report, "MESSAGE_SIZE").numbers["request"] == 5_000_000
+    if not really:
+        return
     send(ground.brokers, topic, event(0))
     started = writer.start()
     with pytest.raises(Exception, match=r"(?i)too.?large|larger than"):
@@ -345,7 +368,7 @@ def test_a_loop_feeds_itself(ground, topic):
 # State.
 
 
-def test_state_without_an_end_grows_and_with_one_shrinks(ground, topic):
+def test_state_without_an_end_grows_and_with_one_shrinks(ground, topic, really):
     rows = ground.read(topic, startingOffsets="earliest")
     unbounded = query(ground, topic, rows.groupBy("card").count(), trigger=EPOCHS)
     timed = rows.withWatermark("at", "1 second")
@@ -353,6 +376,8 @@ def test_state_without_an_end_grows_and_with_one_shrinks(ground, topic):
     bounded = query(ground, topic, windows, trigger=EPOCHS)
     assert "STATE_UNBOUNDED" in ids(unbounded)
     assert "STATE_UNBOUNDED" not in ids(bounded)
+    if not really:
+        return
     early = [event(n, card=f"c{n}", at="2026-01-01T00:00:00Z") for n in range(20)]
     later = [event(n, card=f"c{n}", at="2026-01-01T01:00:00Z") for n in range(20, 40)]
     last = [event(99, card="last", at="2026-01-01T02:00:00Z")]

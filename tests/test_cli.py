@@ -13,13 +13,14 @@ from confluent_kafka import Consumer, TopicPartition
 
 from eagre import cli as package
 from eagre.broker import Topics
-from eagre.cli import console, records
+from eagre.cli import console
 from eagre.cli import eagre as command_line
 from eagre.cli.commands import Command
 from eagre.cli.exit_codes import MEANINGS, ExitCode
+from eagre.cli.kafka import records
 from eagre.cli.options import settings
-from eagre.cli.run import Display, _settings
-from eagre.cli.run import run as run_command
+from eagre.cli.pipelines.run import Display, _settings
+from eagre.cli.pipelines.run import run as run_command
 from eagre.errors import SettingsError
 from test_docs import everything
 

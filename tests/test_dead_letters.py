@@ -178,15 +178,17 @@ def parses(value):
         return False
 
 
-def test_fuzzed_records_are_delivered_or_become_dead_letters(eagre_harness, monkeypatch):
-    count = int(os.environ.get("EAGRE_FUZZ_RECORDS", "20000"))
+@pytest.mark.parametrize("count", [5_000, pytest.param(20_000, marks=pytest.mark.e2e)])
+def test_fuzzed_records_are_delivered_or_become_dead_letters(eagre_harness, monkeypatch, count):
+    count = int(os.environ.get("EAGRE_FUZZ_RECORDS", count))
     monkeypatch.setattr(harness, "TIMEOUT_SECONDS", max(60, count // 1000))
     seed = random.randrange(1 << 32)
     records = list(fuzzed(seed, count))
-    pipeline = through("fuzz", schema="card STRING, amount DOUBLE, n INT")
+    name = f"fuzz-{count}"
+    pipeline = through(name, schema="card STRING, amount DOUBLE, n INT")
     eagre_harness.run(pipeline, [])
-    dlq = DeadLetterTopic(eagre_harness, "fuzz-in")
-    begin = eagre_harness.topics.ends(["fuzz-in"])["fuzz-in"][0]
+    dlq = DeadLetterTopic(eagre_harness, f"{name}-in")
+    begin = eagre_harness.topics.ends([f"{name}-in"])[f"{name}-in"][0]
     results = eagre_harness.run(pipeline, [value for value, _ in records])
     delivered = Counter(row["offset"] - begin for row in results)
     dead = Counter(offset_of(record) - begin for record in dlq.records())
@@ -197,7 +199,7 @@ def test_fuzzed_records_are_delivered_or_become_dead_letters(eagre_harness, monk
     assert wrong <= set(dead), f"seed {seed}"
     assert {number for number, (_, changed) in enumerate(records) if not changed} <= set(delivered)
     assert len(wrong) > count / 5
-    assert gateway.row_counts(eagre_harness.spark)["fuzz/dead-lettered"] == len(dead)
+    assert gateway.row_counts(eagre_harness.spark)[f"{name}/dead-lettered"] == len(dead)
 
 
 def test_records_can_be_dropped_or_fail_the_query(eagre_harness, run_in_both_modes):
@@ -422,8 +424,8 @@ def test_a_row_that_crashes_its_task_can_be_quarantined(
     assert dlq.reasons() == ["QUARANTINED: this record crashed its task repeatedly"]
 
 
-def test_dead_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path):
-    fixed = tmp_path / "repaired"
+def fails_until(fixed):
+    """A pipeline whose function fails for one record until a file exists."""
 
     @eg.udf("int")
     def repaired(n):
@@ -438,6 +440,13 @@ def test_dead_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp
     )
     def again(df):
         return df.select("k", repaired("n").alias("n"))
+
+    return again
+
+
+def test_dead_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path):
+    fixed = tmp_path / "repaired"
+    again = fails_until(fixed)
 
     def run(rows):
         return eagre_harness.run(again, rows, checkpoint=tmp_path / "checkpoint")

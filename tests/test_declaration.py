@@ -21,7 +21,7 @@ from eagre.runtime.app import App
         (lambda: eg.Kafka("t", event_time="at"), "WATERMARK_AND_EVENT_TIME"),
         (lambda: eg.Kafka("t", options={"startingOffsets": "earliest"}), "START_AS_OPTION"),
         (lambda: eg.Kafka("t", brokers="b:1", starting="soon").reader_options(), "START_MALFORMED"),
-        (lambda: eg.Kafka("t").cluster(), "BROKERS_MISSING"),
+        (lambda: eg.Kafka("t").cluster, "BROKERS_MISSING"),
         (lambda: eg.Kafka("t").parsed_schema(), "SCHEMA_MISSING"),
         (lambda: eg.pipeline(source="payments", sink=eg.Kafka("t")), "PIPELINE_ENDS"),
         (lambda: eg.pipeline(source=[], sink=eg.Kafka("t")), "PIPELINE_ENDS"),
@@ -38,11 +38,11 @@ def test_invalid_declarations_have_an_error_code(make, code):
 
 def test_brokers_of_the_command_line_override_the_declared_ones():
     declared = eg.Kafka("t", brokers="declared:1")
-    assert declared.cluster("given:2") == "given:2"
+    assert declared.on("given:2").cluster == "given:2"
     stated = eg.Kafka("t", options={"kafka.bootstrap.servers": "option:3"})
-    assert stated.reader_options("given:2")["kafka.bootstrap.servers"] == "given:2"
-    assert declared.cluster() == "declared:1"
-    assert eg.Kafka("t", options={"kafka.bootstrap.servers": "option:3"}).cluster() == "option:3"
+    assert stated.on("given:2").reader_options()["kafka.bootstrap.servers"] == "given:2"
+    assert declared.cluster == "declared:1"
+    assert eg.Kafka("t", options={"kafka.bootstrap.servers": "option:3"}).cluster == "option:3"
 
 
 def test_a_pipeline_is_still_a_function():

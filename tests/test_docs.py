@@ -163,6 +163,7 @@ def test_the_readmes_operators_can_be_planned(eagre_harness):
         assert planned.isStreaming, call_
 
 
+@pytest.mark.e2e
 def test_the_operators_page_runs(run_pipeline):
     scope = {}
     for code in blocks("python", (ROOT / "docs" / "reference" / "operators.md").read_text()):
@@ -204,6 +205,7 @@ def test_the_operators_page_runs(run_pipeline):
     assert (row["id"], row["limit"]) == ("p", 7.0)
 
 
+@pytest.mark.e2e
 def test_the_python_page_runs(run_in_both_modes):
     scope = {}
     for code in blocks("python", (ROOT / "docs" / "reference" / "python.md").read_text()):
@@ -401,6 +403,7 @@ OUTSIDE = re.compile(
 )
 
 
+@pytest.mark.e2e
 def test_the_site_builds_and_loads_nothing_from_outside(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],

@@ -369,7 +369,7 @@ def test_a_kill_before_the_first_output_snapshot_is_harmless(eagre_spark, eagre_
     pipeline = exactly_once("early", lambda df: df)
     eagre_harness._make_topics(pipeline)  # noqa: SLF001
     topics = eagre_harness.topics
-    outputs = Outputs(pipeline.sources, pipeline.sink, topics, topics, None)
+    outputs = Outputs(pipeline.sources, pipeline.sink, topics, topics)
     replay_filter, delivery_log = begin(
         eagre_spark, outputs, Checkpoint(tmp_path), {}, lambda _: None
     )

@@ -54,6 +54,7 @@ def test_every_limit_of_a_run_grows_on_a_slow_machine(run_pipeline, monkeypatch)
     assert run_pipeline(same, rows, mode="available-now") == rows
 
 
+@pytest.mark.e2e
 def test_the_kits_broker_prints_its_progress(pytester_said):
     assert "eagre: starting Kafka on 127.0.0.1" in pytester_said
 

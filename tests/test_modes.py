@@ -124,7 +124,7 @@ def test_windows_with_watermark(run_in_both_modes, slide, windows):
 
 
 @pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
-@pytest.mark.parametrize("watermark", ["1 second", "1 day"])
+@pytest.mark.parametrize("watermark", ["1 second", pytest.param("1 day", marks=pytest.mark.e2e)])
 def test_the_watermark_drops_what_is_too_late(run_pipeline, tmp_path, mode, watermark):
     name = f"late-{mode}-{watermark}".replace(" ", "-")
     timed = source(f"{name}-in", event_time="at", watermark=watermark)

@@ -14,6 +14,9 @@ from eagre.jvm import gateway
 from eagre.testing.harness import Record
 from streams import SCHEMA, absolute_ms, deduplicated, ms, payments, rolled, sessions_on_time
 
+MORE = pytest.mark.e2e
+"""A further choice of an operator that stands here in both modes with another one."""
+
 
 @pytest.fixture
 def seed():
@@ -174,7 +177,7 @@ def test_late_rows_of_sessions_are_counted(run_in_both_modes, eagre_spark, seed)
     assert sum(row["count"] for row in found) <= len(kept)
 
 
-@pytest.mark.parametrize("slide", [None, "10 seconds"])
+@pytest.mark.parametrize("slide", [pytest.param(None, marks=MORE), "10 seconds"])
 def test_windows(run_in_both_modes, eagre_spark, seed, slide):
     name = f"op-windows-{slide}".replace(" ", "")
 
@@ -212,7 +215,7 @@ def window_of(row):
     return row["card"], start, end, row["count"], row.get("least")
 
 
-@pytest.mark.parametrize("score", ["sum(amount - 20)", "min(amount)"])
+@pytest.mark.parametrize("score", ["sum(amount - 20)", pytest.param("min(amount)", marks=MORE)])
 def test_top_n(run_in_both_modes, seed, score):
     name = f"op-top-{score.partition('(')[0]}"
 
@@ -256,7 +259,9 @@ def ranks(rows, score):
 
 
 @pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
-@pytest.mark.parametrize("how", ["inner", "left", "full"])
+@pytest.mark.parametrize(
+    "how", [pytest.param("inner", marks=MORE), pytest.param("left", marks=MORE), "full"]
+)
 def test_interval_join(run_pipeline, eagre_spark, tmp_path, seed, how, mode):
     name = f"op-join-{how}-{mode}"
     right = "other INT, card STRING, price INT, shop STRING, when TIMESTAMP"
@@ -293,7 +298,7 @@ def test_interval_join(run_pipeline, eagre_spark, tmp_path, seed, how, mode):
 
 
 @pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
-@pytest.mark.parametrize("as_of", ["now", "event-time"])
+@pytest.mark.parametrize("as_of", [pytest.param("now", marks=MORE), "event-time"])
 def test_lookup(run_pipeline, tmp_path, seed, as_of, mode):
     name = f"op-look-{as_of}-{mode}"
     prices = "other INT, card STRING, price INT, shop STRING, when TIMESTAMP"
@@ -335,8 +340,8 @@ def test_an_older_version_does_not_undo_a_deletion(run_pipeline, tmp_path, mode)
         for price, second in ((0, 30), (7, 20), (9, 40))
     )
     asked = [{"id": second, "card": "c", "at": at(second)} for second in (25, 35, 45)]
-    for change in (gone, older, newer):
-        table = {f"{name}-table": keyed([change])}
+    for changes in ([gone], [older, newer]):
+        table = {f"{name}-table": keyed(changes)}
         assert run_pipeline(look, table, mode=mode, checkpoint=tmp_path) == []
     found = run_pipeline(look, keyed(asked), mode=mode, checkpoint=tmp_path)
     assert {row["id"]: row.get("price") for row in found} == {25: 7, 35: None, 45: 9}

@@ -15,6 +15,7 @@ MEMBERS = {
     "STATE_STORES": "mid-epoch commits with state",
     "AGGREGATE_ITERATOR": "mid-epoch commits of aggregates",
     "PRODUCER_POOL": "mid-epoch commits",
+    "SCAN_READERS": "mid-epoch commits",
     "SETTING_SOURCES": "smaller tasks",
 }
 PROPERTY = "eagre.disable"
@@ -58,6 +59,7 @@ def test_commits_need_only_some_members(eagre_spark, eagre_broker, missing):
         "STATE_STORES": {"deduplicated", "counted"},
         "AGGREGATE_ITERATOR": {"counted"},
         "PRODUCER_POOL": set(shapes),
+        "SCAN_READERS": set(shapes),
     }
     without = {name for name, rows in shapes.items() if not gateway.supported_commits(rows)}
     assert without == off.get(missing, set())

@@ -92,10 +92,10 @@ def test_options_that_real_time_rejects_are_skipped(run_in_both_modes):
         schema="n INT",
         options={"maxOffsetsPerTrigger": "5", "minPartitions": "4", "kafka.fetch.max.wait.ms": "5"},
     )
-    options = source.reader_options("b:1", "real-time")
+    options = source.on("b:1").reader_options("real-time")
     assert "maxOffsetsPerTrigger" not in options
     assert options["kafka.fetch.max.wait.ms"] == "5"
-    assert source.reader_options("b:1", "micro-batch")["maxOffsetsPerTrigger"] == "5"
+    assert source.on("b:1").reader_options("micro-batch")["maxOffsetsPerTrigger"] == "5"
 
     @eg.pipeline(source=source, sink=eg.Kafka("limited-out"))
     def limited(df):

@@ -4,11 +4,12 @@ import json
 import signal
 import struct
 import threading
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from conftest import processes_of
+from conftest import JVM_OPTIONS, processes_of
 from eagre.broker import Topics
 from eagre.waiting import wait_until
 
@@ -84,36 +85,41 @@ def written(brokers, topic):
     return Topics(brokers).ends([topic])[topic][0]
 
 
-def test_a_run_drains_and_resumes_in_another_mode(cli, run, eagre_broker):
-    at = eagre_broker.address
-    app = cli.app(APP.format(name="drained", body=COUNT))
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.e2e)])
+def test_a_run_drains_and_resumes_in_another_mode(cli, run, eagre_broker, again):
+    """``runs_in_process.py`` also has a run that resumes in another mode."""
+    at, name = eagre_broker.address, f"drained_{again}".lower()
+    app = cli.app(APP.format(name=name, body=COUNT))
     conf = "spark.sql.shuffle.partitions=3"
     first = run(app, "--brokers", at, "--every", "5 seconds", "--conf", conf)
     first.wait_for("running in real-time, epochs of 5 s")
-    produce(at, "drained-in", [{"card": f"c{n % 3}", "n": n} for n in range(30)])
-    wait_until(lambda: written(at, "drained-out") >= 30, 30, "rows were not written immediately")
+    produce(at, f"{name}-in", [{"card": f"c{n % 3}", "n": n} for n in range(30)])
+    wait_until(lambda: written(at, f"{name}-out") >= 30, 30, "rows were not written at once")
     assert first.end(signal.SIGINT) == 0, first.output
     assert first.has("draining, within 5 s")
     assert first.has("drained, 30 records written")
-    assert written(at, "drained-out") == 30
+    assert written(at, f"{name}-out") == 30
 
-    shown = json.loads(cli.ok("checkpoint", "show", "drained", "--json", "-").stdout)
-    assert shown["offsets"] == {"drained-in": {"0": 30}}
+    shown = json.loads(cli.ok("checkpoint", "show", name, "--json", "-").stdout)
+    assert shown["offsets"] == {f"{name}-in": {"0": 30}}
     assert shown["stateful"]
     assert shown["settings"]["spark.sql.shuffle.partitions"] == "3"
-    assert "drained-in/0" in cli.ok("topic", "lag", "drained", "--brokers", at).stdout
-    lag = json.loads(cli.ok("topic", "lag", "drained", "--json", "-", "--brokers", at).stdout)
-    read = {"topic": "drained-in", "partition": 0, "committed": 30, "end": 30, "lag": 0}
-    assert lag == {"partitions": [{"pipeline": "drained", **read}]}
+    assert f"{name}-in/0" in cli.ok("topic", "lag", name, "--brokers", at).stdout
+    lag = json.loads(cli.ok("topic", "lag", name, "--json", "-", "--brokers", at).stdout)
+    read = {"topic": f"{name}-in", "partition": 0, "committed": 30, "end": 30, "lag": 0}
+    assert lag == {"partitions": [{"pipeline": name, **read}]}
 
-    produce(at, "drained-in", [{"card": "c0", "n": 1}])
-    again = cli.ok("run", app, "--brokers", at, "--mode", "available-now", "--verbose")
-    assert "resumed after batch" in again.stderr
+    assert processes_of(cli.folder) == []
+    if not again:
+        return
+    produce(at, f"{name}-in", [{"card": "c0", "n": 1}])
+    second = cli.ok("run", app, "--brokers", at, "--mode", "available-now", "--verbose")
+    assert "resumed after batch" in second.stderr
     logs = cli.folder / ".eagre" / "logs"
-    assert f"Spark logs to {logs}\n" in again.stderr
+    assert f"Spark logs to {logs}\n" in second.stderr
     assert " INFO " in (logs / "app.log").read_text()
     assert " INFO " not in (logs / "app.previous.log").read_text()
-    assert written(at, "drained-out") == 31
+    assert written(at, f"{name}-out") == 31
     assert processes_of(cli.folder) == []
 
 
@@ -173,9 +179,13 @@ def test_a_killed_spark_process_ends_the_run_and_drains_the_others(cli, run):
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("how", ["second signal", "kill"])
-def test_an_abrupt_end_leaves_no_processes(cli, run, how):
+def test_an_abrupt_end_leaves_no_process_and_no_counters(cli, run, how):
+    cli.env[JVM_OPTIONS] = cli.env[JVM_OPTIONS].replace("-XX:-UsePerfData", "")
     running = run(cli.app(APP.format(name="abrupt", body='where("n > 0")')))
     running.wait_for("running in real-time")
+    jvms = {str(p.pid) for p in processes_of(cli.folder, "org.apache.spark.deploy.SparkSubmit")}
+    assert jvms
+    assert not jvms & {path.name for path in Path("/tmp").glob("hsperfdata_*/*")}  # noqa: S108
     if how == "kill":
         running.process.kill()
     else:

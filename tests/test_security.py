@@ -278,16 +278,16 @@ def test_a_refused_connection_names_the_next_step(secured, tmp_path):
 def test_declared_options_also_apply_to_the_admin_client(secured, tmp_path):
     options = {f"kafka.{name}": value for name, value in secured.login().items()}
     declared = eg.Kafka("any", options={**options, "kafka.linger.ms": "3"})
-    Topics(declared.client(secured.sasl)).cluster_id()
+    Topics(declared.on(secured.sasl).client()).cluster_id()
     assert secured.password not in repr(declared)
-    connector = declared.connector_options(secured.sasl)
+    connector = declared.on(secured.sasl).connector_options()
     assert connector["kafka.linger.ms"] == "3"
     assert connector["kafka.enable.metrics.push"] == "false"
     assert f'password="{secured.password}"' in connector["kafka.sasl.jaas.config"]
     assert "kafka.sasl.password" not in connector
     config = written(tmp_path, secured.certificate())
-    Topics(eg.Kafka("any", config=config).client(secured.mtls)).cluster_id()
-    assert secured.password not in repr(eg.Kafka("any", config=config).client(secured.mtls))
+    Topics(eg.Kafka("any", config=config).on(secured.mtls).client()).cluster_id()
+    assert secured.password not in repr(eg.Kafka("any", config=config).on(secured.mtls).client())
 
 
 def test_separate_files_for_key_and_certificate(secured, tmp_path, monkeypatch):

@@ -72,7 +72,7 @@ def test_spark_defaults_conf_overrides_the_profile(builder, tmp_path, monkeypatc
     assert "spark.sql.shuffle.partitions" not in stated
     assert "spark.ui.enabled" not in stated
     assert stated["spark.driver.extraJavaOptions"] == (
-        "-XX:+UseParallelGC -Xms1024m -Xmn409m -XX:MetaspaceSize=256m "
+        "-XX:-UsePerfData -XX:+UseParallelGC -Xms1024m -Xmn409m -XX:MetaspaceSize=256m "
         "-Dlog4j.file=x -XX:+UseStringDeduplication"
     )
 
@@ -86,7 +86,14 @@ def test_the_heap_layout_follows_the_configured_memory(builder):
 def test_a_configured_heap_is_not_changed(builder):
     configured = "-Xms300m"
     stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", configured)))
+    assert stated["spark.driver.extraJavaOptions"] == f"-XX:-UsePerfData {configured}"
+
+
+def test_jvm_counters_are_off_unless_configured(builder):
+    configured = "-XX:+UsePerfData -Xms300m"
+    stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", configured)))
     assert stated["spark.driver.extraJavaOptions"] == configured
+    assert stated["spark.executor.extraJavaOptions"].count("-XX:-UsePerfData") == 1
 
 
 def test_submit_arguments_override_the_profile(builder, monkeypatch):
@@ -125,7 +132,7 @@ def test_jars_are_appended(builder):
 def test_a_configured_gc_is_not_changed(builder):
     configured = "-XX:+UseZGC -Dx=y"
     stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", configured)))
-    assert stated["spark.driver.extraJavaOptions"] == configured
+    assert stated["spark.driver.extraJavaOptions"] == f"-XX:-UsePerfData {configured}"
 
 
 def test_a_cluster_is_not_bound_to_loopback(builder):
@@ -143,7 +150,7 @@ def test_sparks_ports_are_on_loopback(eagre_spark):
 
 def test_the_companion_answers_the_handshake(eagre_spark, monkeypatch):
     assert gateway.companion(eagre_spark, "Companion").version() == eg.__version__
-    monkeypatch.setattr(gateway, "_classes", {})
+    monkeypatch.setattr("eagre.jvm.gateway.handshake._classes", {})
     monkeypatch.setattr(eg, "__version__", "9.9.9")
     with pytest.raises(JvmError, match="COMPANION_VERSION"):
         gateway.companion(eagre_spark, "Companion")

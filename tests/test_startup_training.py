@@ -120,24 +120,24 @@ train()
 
 def test_concurrent_cleanups_do_not_fail(separate_cache):
     """All remove the same old archives, which may disappear at any moment."""
-    failures = []
+    failures, folder = [], archive().parent
 
     def tidy():
         try:
-            startup_training.remove_old(archive().parent)
+            startup_training.remove_old(folder)
         except OSError as error:
             failures.append(error)
 
     for round_ in range(5):
         for n in range(100):
-            (archive().parent / f"{round_}-{n}.archive").write_text("")
+            (folder / f"{round_}-{n}.archive").write_text("")
         threads = [threading.Thread(target=tidy) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     assert not failures
-    assert len(list(archive().parent.glob("*.archive"))) == startup_training.KEPT
+    assert len(list(folder.glob("*.archive"))) == startup_training.KEPT
 
 
 def test_only_one_training_runs_at_a_time(separate_cache):

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from eagre.cli.demo import _epochs, measured
+from eagre.cli.use_cases.demo import _epochs, measured
 from eagre.runtime.app import App
 from eagre.templates import folder, projects, use_cases
 from eagre.trial.events import EventsFile

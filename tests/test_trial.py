@@ -1,8 +1,11 @@
-"""Trials on slow machines: probes, tables and late results, without a system under test."""
+"""Trials on slow machines: probes, tables, late results; how a process under test ends."""
 
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from eagre import waiting
@@ -10,6 +13,8 @@ from eagre.errors import TrialError
 from eagre.trial import load, meter
 from eagre.trial.events import EventsFile
 from eagre.trial.load import Load, Probe
+from eagre.trial.process import ProcessUnderTest
+from eagre.waiting import machine_slowness, wait_until
 
 FEW = "TOPIC = 'in'\ndef events(random):\n    yield from [('a', {'n': 1}), ('b', {'n': 2})]\n"
 NONE = "TOPIC = 'in'\ndef events(random):\n    return ()\n"
@@ -118,3 +123,48 @@ def test_late_results_have_more_time_on_a_slow_machine(tmp_path, monkeypatch, sl
     now = what.now_us()
     asked = meter.Measurement(what, "out", {0: 0}, from_us=now, until_us=now, grace=0.2)
     assert meter.Meter(asked).run() == {"results": results}
+
+
+def test_a_process_under_test_is_killed_with_its_children(tmp_path):
+    script = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    log = tmp_path / "log"
+    process = ProcessUnderTest([sys.executable, "-c", script], {}, tmp_path, log)
+    wait_until(lambda: log.read_text().strip(), 10, "the child's pid is not printed")
+    child = int(log.read_text())
+    assert process.cost().rss_mb > 5
+    process.require_alive()
+    process.kill()
+    assert not psutil.pid_exists(child)
+    with pytest.raises(TrialError, match="SYSTEM_ENDED"):
+        process.require_alive()
+
+
+def test_a_process_under_test_ends_with_the_benchmark(tmp_path):
+    log = tmp_path / "log"
+    code = (
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from eagre.trial.process import ProcessUnderTest\n"
+        "print_pid = 'import os, time; print(os.getpid(), flush=True); time.sleep(60)'\n"
+        f"log = Path({str(log)!r})\n"
+        "ProcessUnderTest([sys.executable, '-c', print_pid], {}, Path('.'), log)\n"
+        "while not log.read_text().strip(): time.sleep(0.05)\n"
+        "os._exit(9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False, timeout=30 * machine_slowness())
+    pid = int(log.read_text())
+    wait_until(
+        lambda: not psutil.pid_exists(pid) or _zombie(pid), 10, "the process outlived the benchmark"
+    )
+
+
+def _zombie(pid):
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -4,6 +4,15 @@ Importing this package imports no PySpark and starts nothing.
 """
 
 from eagre.broker import EmbeddedBroker
+from eagre.connectors import (
+    Kafka,
+    KafkaSink,
+    KafkaSource,
+    Postgres,
+    Redis,
+    read_stream,
+    write_stream,
+)
 from eagre.errors import EagreError
 from eagre.operators import (
     deduplicate,
@@ -18,8 +27,6 @@ from eagre.pipeline import Pipeline, pipeline
 from eagre.preflight import check
 from eagre.python import batch_udf, flat_map, transform_with_state, udf
 from eagre.session import configure, session
-from eagre.sinks import Postgres, Redis
-from eagre.sources import Kafka
 
 __version__ = "0.2.0"
 
@@ -27,6 +34,8 @@ __all__ = [
     "EagreError",
     "EmbeddedBroker",
     "Kafka",
+    "KafkaSink",
+    "KafkaSource",
     "Pipeline",
     "Postgres",
     "Redis",
@@ -39,6 +48,7 @@ __all__ = [
     "interval_join",
     "lookup",
     "pipeline",
+    "read_stream",
     "rolling",
     "session",
     "session_windows",
@@ -46,4 +56,5 @@ __all__ = [
     "transform_with_state",
     "udf",
     "windows",
+    "write_stream",
 ]

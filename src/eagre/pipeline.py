@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from eagre.config import spark_interval
-from eagre.error_policy import PipelineContext, building
+from eagre.connectors import (
+    MODES,
+    KafkaSink,
+    KafkaSource,
+    KafkaTopic,
+    Mode,
+    QueryContext,
+    Sink,
+    Source,
+    sinks,
+    sources,
+)
 from eagre.errors import SettingsError, app_error
 from eagre.jvm import gateway
-from eagre.sinks import Database, writer
 from eagre.slo import Slo
-from eagre.sources import Kafka, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,11 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from eagre.broker.topics import Offsets
-    from eagre.error_policy import Position
+    from eagre.connectors import ReplayFilter
+    from eagre.connectors.error_policy import Position
     from eagre.errors import AppError
-    from eagre.sinks import ReplayFilter
-
-MODES: tuple[Mode, ...] = get_args(Mode)
 
 DEFAULT_EVERY = {"real-time": "1 minute", "micro-batch": "500 ms"}
 """The epoch in real time, the trigger in micro-batch.
@@ -42,15 +49,15 @@ class Pipeline:
 
     Attributes:
         name: The name of the pipeline, its query and its checkpoint folder.
-        sources: The topics that it reads.
-        sink: The topic or table that it writes.
+        sources: Where its rows come from.
+        sink: Where its rows go.
         transform: The user's function: takes one DataFrame per source and returns one.
         slo: Its latency SLO, if any.
     """
 
     name: str
-    sources: tuple[Kafka, ...]
-    sink: Kafka | Database
+    sources: tuple[Source, ...]
+    sink: Sink
     transform: Callable[..., DataFrame]
     slo: Slo | None = None
 
@@ -60,43 +67,67 @@ class Pipeline:
         return not all(end.stated_brokers for end in self.topic_ends)
 
     @property
-    def topic_ends(self) -> tuple[Kafka, ...]:
-        """Its sources, and its sink if that is a topic."""
-        return (*self.sources, self.sink) if isinstance(self.sink, Kafka) else self.sources
+    def kafka_sources(self) -> tuple[KafkaSource, ...]:
+        """Its sources that are topics."""
+        return tuple(source for source in self.sources if isinstance(source, KafkaSource))
 
-    def rows(
+    @property
+    def kafka_sink(self) -> KafkaSink | None:
+        """Its sink, if that is a topic."""
+        return self.sink if isinstance(self.sink, KafkaSink) else None
+
+    @property
+    def topic_ends(self) -> tuple[KafkaTopic, ...]:
+        """Its sources and its sink, as far as they are topics."""
+        return (*self.kafka_sources, *((self.kafka_sink,) if self.kafka_sink else ()))
+
+    def on(self, brokers: str | None) -> Pipeline:
+        """Return the same pipeline with all of its topics on one cluster; None changes nothing."""
+
+        def moved(end: Any) -> Any:  # noqa: ANN401  (a source or a sink)
+            return end.on(brokers) if isinstance(end, KafkaTopic) else end
+
+        return replace(self, sources=tuple(map(moved, self.sources)), sink=moved(self.sink))
+
+    def context(
         self,
-        spark: SparkSession,
-        brokers: str | None = None,
         mode: Mode = "real-time",
+        *,
         start: Offsets | None = None,
+        replay_filter: ReplayFilter | None = None,
+        topic_ids: Mapping[str, str] | None = None,
         quarantine: Collection[Position] = (),
-        replays: ReplayFilter | None = None,
-    ) -> DataFrame:
-        """Build the stream of result rows, before they are encoded for the sink."""
-        with building(self._context(brokers, replays)):
-            streams = [
-                source.read(
-                    spark,
-                    brokers,
-                    mode,
-                    start and {t: start[t] for t in source.topics},
-                    quarantine,
-                )
-                for source in self.sources
-            ]
-            return self._checked(self.transform(*streams))
-
-    def _context(self, brokers: str | None, replays: ReplayFilter | None) -> PipelineContext:
-        return PipelineContext(
-            self.name,
-            {
-                topic: source.client_settings(brokers)
-                for source in self.sources
-                for topic in source.topics
-            },
-            {"prefix": replays.prefix, "written": replays.dead_letters} if replays else None,
+    ) -> QueryContext:
+        """Describe a query of this pipeline to its connectors."""
+        clusters = {
+            topic: settings
+            for source in self.kafka_sources
+            for topic, settings in source.clusters().items()
+        }
+        return QueryContext(
+            pipeline=self.name,
+            mode=mode,
+            dead_letters=clusters,
+            start=start,
+            quarantine=quarantine,
+            replay_filter=replay_filter,
+            partitioned_by=self.kafka_sources[0].aligned if self.kafka_sources else (),
+            topic_ids=topic_ids or {},
         )
+
+    def rows(self, spark: SparkSession, query: QueryContext) -> DataFrame:
+        """Build the stream of result rows, before they are encoded for the sink."""
+        for end in (*self.sources, self.sink):
+            end.require_mode(query.mode)
+        streams = [source.read_stream(spark, query) for source in self.sources]
+        return self._checked(self.transform(*streams))
+
+    def write_stream(self, spark: SparkSession, query: QueryContext) -> DataStreamWriter:
+        """Prepare the query from its sources to its sink, without a checkpoint or a trigger."""
+        rows = self.rows(spark, query)
+        if self.sink.capabilities.needs_shuffle:
+            rows = rows.repartition(*(rows[f"`{key}`"] for key in self.sink.keys))
+        return self.sink.write_stream(rows, query).queryName(self.name)
 
     def writer(  # noqa: PLR0913  (the parts of a query)
         self,
@@ -116,19 +147,16 @@ class Pipeline:
         An exactly-once sink needs ``replays``, the filter that ``delivery.begin`` creates. Records
         at the positions in ``quarantine`` become dead letters without being parsed.
         """
-        rows = self.rows(spark, brokers, mode, start, quarantine, replays)
-        aligned = self.sources[0].aligned
-        with building(self._context(brokers, replays)):
-            query = writer(
-                rows,
-                self.sink,
-                brokers,
-                replay_filter=replays,
-                aligned=aligned,
-                topic_ids=topic_ids,
-            )
+        pipeline = self.on(brokers)
+        query = pipeline.context(
+            mode,
+            start=start,
+            replay_filter=replays,
+            topic_ids=topic_ids,
+            quarantine=quarantine,
+        )
         return (
-            query.queryName(self.name)
+            pipeline.write_stream(spark, query)
             .option("checkpointLocation", checkpoint)
             .trigger(**trigger(mode, every or self.default_every(mode)))
         )
@@ -143,11 +171,10 @@ class Pipeline:
         return DEFAULT_EVERY.get(mode)
 
     @property
-    def exactly_once(self) -> Kafka | None:
+    def exactly_once(self) -> KafkaSink | None:
         """Its sink, if that is exactly-once: a run then needs a replay filter."""
-        if isinstance(self.sink, Kafka) and self.sink.delivery == "exactly-once":
-            return self.sink
-        return None
+        sink = self.kafka_sink
+        return sink if sink and sink.delivery == "exactly-once" else None
 
     def start(self, spark: SparkSession, **options: Any) -> StreamingQuery:  # noqa: ANN401
         """Start the query with the options of ``writer``.
@@ -180,8 +207,8 @@ class Pipeline:
 
 def pipeline(
     *,
-    source: Kafka | Sequence[Kafka],
-    sink: Kafka | Database,
+    source: Source | Sequence[Source],
+    sink: Sink,
     name: str | None = None,
     slo: str | None = None,
 ) -> Callable[[Callable[..., DataFrame]], Pipeline]:
@@ -189,6 +216,7 @@ def pipeline(
 
     With several sources the function receives one DataFrame for each, in the same order.
 
+    >>> from eagre.connectors import Kafka
     >>> @pipeline(source=Kafka("numbers", schema="n INT"), sink=Kafka("even"))
     ... def even(df):
     ...     return df.where("n % 2 = 0")
@@ -203,19 +231,26 @@ def pipeline(
             error budget, and ``eagre run --slo-check`` fails if it is violated.
     """
     target = Slo.parse(slo) if slo else None
-    sources = (source,) if isinstance(source, Kafka) else tuple(source)
-    topics = all(isinstance(s, Kafka) for s in sources)
-    if not sources or not topics or not isinstance(sink, Kafka | Database):
+    inputs = tuple(source) if isinstance(source, list | tuple) else (source,)
+    if (
+        not inputs
+        or not all(isinstance(end, Source) for end in inputs)
+        or not isinstance(sink, Sink)
+    ):
         raise SettingsError(
             "PIPELINE_ENDS",
-            "the source of a pipeline must be eg.Kafka(...) or a list of them, and its sink must "
-            "be eg.Kafka(...), eg.Postgres(...) or eg.Redis(...).",
+            f"the source of a pipeline must be a source ({_listed(sources())}) or a list of them, "
+            f"and its sink must be a sink ({_listed(sinks())}).",
         )
 
     def decorate(function: Callable[..., DataFrame]) -> Pipeline:
-        return Pipeline(name or function.__name__, sources, sink, function, target)
+        return Pipeline(name or function.__name__, inputs, sink, function, target)
 
     return decorate
+
+
+def _listed(connectors: Mapping[str, object]) -> str:
+    return ", ".join(sorted(connectors))
 
 
 def started(writer: DataStreamWriter, mode: Mode) -> StreamingQuery:

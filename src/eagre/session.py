@@ -55,6 +55,10 @@ SECRETS = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|private k
 """What Spark redacts in plans and logs; its default exposes a Kafka client's private key."""
 
 
+NO_COUNTERS = "-XX:-UsePerfData"
+"""A JVM keeps counters in a file in ``/tmp``: a killed one leaves it, and a slow disk delays GC."""
+
+
 LOG_LEVEL = "spark.log.level"
 """Spark 4.3 ignores INFO: that is its root logger's level already, behind a filter for PySpark that
 only a change of the level removes."""
@@ -194,9 +198,11 @@ def _appended(value: str, items: Sequence[Path | str], separator: str = ",") -> 
 
 
 def _java_options(options: str, heap: str) -> str:
-    """Add the GC and the heap layout to the JVM options, unless the user's options choose them."""
+    """Add what the user's options do not choose: the GC and the heap layout; no counters."""
+    counters = "" if "UsePerfData" in options else NO_COUNTERS
     chosen = re.search(r"-XX:\+Use\w*GC\b|-Xm[sn]\d", options)
-    return options if chosen else f"{java_options(megabytes(heap))} {options}".strip()
+    collector = "" if chosen else java_options(megabytes(heap))
+    return " ".join(part for part in (counters, collector, options) if part)
 
 
 def _apply(builder: Any, setting: Setting, stated: Mapping[str, str]) -> None:  # noqa: ANN401

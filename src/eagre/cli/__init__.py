@@ -20,37 +20,46 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "Get started": {
-        "demo": ("demo", "Run a use case in micro-batch, then in real time, and compare."),
-        "init": ("init", "Create a project from a use case."),
-        "doctor": ("doctor", "Check everything that a pipeline needs."),
+        "demo": (
+            ".use_cases.demo",
+            "Run a use case in micro-batch, then in real time, and compare.",
+        ),
+        "init": (".use_cases.init", "Create a project from a use case."),
+        "doctor": (".installation.doctor", "Check everything that a pipeline needs."),
     },
     "Check before the start": {
-        "check": ("check", "Check the pipelines of a file before any data flows."),
-        "explain": ("check", "Explain a finding of the check by its ID."),
-        "size": ("size", "Add up the task slots that a pipeline needs."),
-        "advise": ("size", "Recommend a mode for a latency target."),
+        "check": (".pipelines.check", "Check the pipelines of a file before any data flows."),
+        "explain": (".pipelines.check", "Explain a finding of the check by its ID."),
+        "size": (".pipelines.size", "Add up the task slots that a pipeline needs."),
+        "advise": (".pipelines.size", "Recommend a mode for a latency target."),
     },
     "Run and watch": {
-        "run": ("run", "Run the pipelines of a file."),
-        "status": ("status", "List the running pipelines."),
-        "stop": ("status", "Drain and stop a pipeline."),
-        "dashboard": ("dashboard", "Serve a dashboard of the running pipelines."),
-        "checkpoint": ("checkpoint", "Show, copy and reset checkpoints."),
+        "run": (".pipelines.run", "Run the pipelines of a file."),
+        "status": (".pipelines.status", "List the running pipelines."),
+        "stop": (".pipelines.status", "Drain and stop a pipeline."),
+        "dashboard": (".pipelines.dashboard", "Serve a dashboard of the running pipelines."),
+        "checkpoint": (".pipelines.checkpoint", "Show, copy and reset checkpoints."),
     },
     "Kafka": {
-        "topic": ("topic", "List, describe, create, tail, fill and delete topics; show lag."),
-        "dlq": ("dlq", "List, show and replay dead letters."),
-        "broker": ("broker", "Start and stop an embedded Kafka broker on 127.0.0.1."),
+        "topic": (
+            ".kafka.topic",
+            "List, describe, create, tail, fill and delete topics; show lag.",
+        ),
+        "dlq": (".kafka.dlq", "List, show and replay dead letters."),
+        "broker": (".kafka.broker", "Start and stop an embedded Kafka broker on 127.0.0.1."),
     },
     "Measure": {
         "bench": ("eagre_bench.cli", "Measure systems side by side under the same load."),
     },
     "Installation": {
-        "jars": ("jars", "Fetch and verify the jars that Eagre adds to Spark."),
-        "completion": ("completion", "Print a completion script for bash, zsh or fish."),
+        "jars": (".installation.jars", "Fetch and verify the jars that Eagre adds to Spark."),
+        "completion": (
+            ".installation.completion",
+            "Print a completion script for bash, zsh or fish.",
+        ),
     },
 }
-"""Each command's module and its line in ``eagre --help``; the benchmark is a package of its own."""
+"""Each command's module, from here, and its line in ``eagre --help``; the benchmark is outside."""
 COMMANDS = {name: module for group in GROUPS.values() for name, (module, _) in group.items()}
 
 
@@ -121,8 +130,8 @@ def main() -> None:
 
 def _module(name: str) -> ModuleType:
     """Import a module of this package, or one of another package by its full name."""
-    if "." not in name:
-        return import_module(f"{__name__}.{name}")
+    if name.startswith("."):
+        return import_module(name, __name__)
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,8 @@ from eagre.session import NESTED_PRUNING, PROVIDERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
 SPARK, KAFKA = "Spark", "Kafka"
 
 FIXED = {
@@ -23,31 +26,39 @@ FIXED = {
 """Spark settings that every session of Eagre has; each with the reason."""
 
 
-def app_argument(
-    metavar: str = "APP.py[:PIPELINE]", *, required: bool = True
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def app_argument(metavar: str = "APP.py[:PIPELINE]", *, required: bool = True) -> Decorator:
     """Name the file of the pipelines; a shell completes it as a file."""
     return click.argument("app", metavar=metavar, required=required, shell_complete=_files)
 
 
+def together(*options: Decorator) -> Decorator:
+    """Make one decorator of several options; the help lists them in this order."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 def spark_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command what its Spark session is made with: ``master`` and ``conf``."""
-    master = click.option(
-        "--master", cls=Option, group=SPARK, help="Spark's master. [default: local[64]]"
+    option = partial(click.option, cls=Option, group=SPARK)
+    both = together(
+        option("--master", help="Spark's master. [default: local[64]]"),
+        option(
+            "--conf",
+            multiple=True,
+            metavar="KEY=VALUE",
+            callback=lambda _, __, given: settings(given),
+            help="A setting of the Spark session, as with spark-submit; repeatable.",
+        ),
     )
-    conf = click.option(
-        "--conf",
-        cls=Option,
-        group=SPARK,
-        multiple=True,
-        metavar="KEY=VALUE",
-        callback=lambda _, __, given: settings(given),
-        help="A setting of the Spark session, as with spark-submit; repeatable.",
-    )
-    return master(conf(command))
+    return both(command)
 
 
-def brokers_option(fallback: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def brokers_option(fallback: str) -> Decorator:
     """Give a command the option that names the Kafka cluster."""
     return click.option(
         "--brokers",

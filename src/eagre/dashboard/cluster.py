@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker import Client, Topics
+from eagre.connectors.error_policy import SUFFIX
 from eagre.delivery.dead_letters import DeadLetter
-from eagre.error_policy import SUFFIX
 from eagre.errors import BrokerError, EagreError
 
 if TYPE_CHECKING:

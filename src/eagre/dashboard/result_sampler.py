@@ -6,9 +6,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from eagre.connectors.kafka import HEADER, PROVENANCE_HEADER
 from eagre.latency import Meter, Result
 from eagre.reader import FENCE
-from eagre.sinks.kafka import HEADER, PROVENANCE_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eagre.error_policy import SUFFIX
+from eagre.connectors.error_policy import SUFFIX
 from eagre.errors import BrokerError
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from eagre.broker.topics import offsets_of
 from eagre.commit.delivery_log import DeliveryLog
 from eagre.config import counted
-from eagre.error_policy import SUFFIX
+from eagre.connectors import ReplayFilter
+from eagre.connectors.error_policy import SUFFIX
 from eagre.errors import BrokerError, CheckpointError
 from eagre.jvm import gateway
-from eagre.sinks import ReplayFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eagre.broker.topics import Offsets
     from eagre.commit.checkpoint import Checkpoint
     from eagre.commit.delivery_log import OutputSnapshot
-    from eagre.sources import Kafka
+    from eagre.connectors import KafkaSink, KafkaSource
 
 FENCE_HEADER = "eagre-fence"
 BY_KEY = "*"
@@ -51,14 +51,12 @@ class Outputs:
         sink: The pipeline's exactly-once sink.
         sources: The topics of the sources' cluster.
         sinks: The topics of the sink's cluster.
-        brokers: The cluster for sources and sinks that name none.
     """
 
-    inputs: tuple[Kafka, ...]
-    sink: Kafka
+    inputs: tuple[KafkaSource, ...]
+    sink: KafkaSink
     sources: Topics
     sinks: Topics
-    brokers: str | None
 
     def results(self) -> Offsets:
         """Return the end offsets of the results."""
@@ -154,7 +152,7 @@ class _Scan:
         """Collect the results since the last commit."""
         control = os.environ.get(CONTROL, "set")
         sink = outputs.sink
-        part, waiting = self._part(outputs.sinks, ends, sink.client_settings(outputs.brokers))
+        part, waiting = self._part(outputs.sinks, ends, sink.client_settings())
         if not waiting or control == "off":
             return gateway.nothing_delivered(self.spark)
         self.say(f"scanning {counted(waiting, 'record')} of the output for delivered results")
@@ -172,7 +170,7 @@ class _Scan:
 
     def dead_letters(self, outputs: Outputs, ends: Offsets) -> str:
         """Collect the dead letters since the last commit."""
-        settings = outputs.inputs[0].client_settings(outputs.brokers)
+        settings = outputs.inputs[0].client_settings()
         part, waiting = self._part(outputs.sources, ends, settings)
         if not waiting:
             return ""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from eagre.error_policy import Position
+    from eagre.connectors.error_policy import Position
 
 QUARANTINE = "eagre-quarantine.json"
 CRASHES = 2

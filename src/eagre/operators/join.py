@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from eagre.config import interval_ms
+from eagre.connectors import SOURCE
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
 from eagre.operators.plan import (
@@ -17,9 +18,10 @@ from eagre.operators.plan import (
     require_joinable,
     value_columns,
 )
-from eagre.sources import SOURCE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
@@ -71,9 +73,6 @@ def interval_join(  # noqa: PLR0913  (each has a default)
     Raises:
         SettingsError: A column is unknown or in both streams, or there is no event time.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import BinaryType, IntegerType
-
     if how not in get_args(How):
         raise SettingsError("HOW_UNKNOWN", f"how must be inner, left or full, not {how!r}.")
     names = key_names(left, on, "interval_join")
@@ -81,28 +80,43 @@ def interval_join(  # noqa: PLR0913  (each has a default)
     require_joinable("interval_join", left, right, names)
     times = (event_time, event_time) if isinstance(event_time, str | None) else event_time
     sides = TimedRows.of(left, times[0]), TimedRows.of(right, times[1])
-    before, after = (within, within) if isinstance(within, str) else within
     spec = {
         "side": len(names) + len(TIMES),
-        "before": interval_ms(before) * 1000,
-        "after": interval_ms(after) * 1000,
+        **_interval(within),
         "grace": max(side.grace_ms(grace) for side in sides) * 1000,
         "left": how in ("left", "full"),
         "right": how == "full",
     }
-    rows = _side(sides[0], names, 0).union(_side(sides[1], names, 1))
-    results = sides[0].schema(names).add(LEFT, BinaryType()).add(RIGHT, BinaryType())
+    return _columns(*sides, names, _joined(*sides, names, spec))
+
+
+def _interval(within: str | tuple[str, str]) -> dict[str, int]:
+    before, after = (within, within) if isinstance(within, str) else within
+    return {"before": interval_ms(before) * 1000, "after": interval_ms(after) * 1000}
+
+
+def _joined(
+    left: TimedRows, right: TimedRows, names: list[str], spec: Mapping[str, Any]
+) -> DataFrame:
+    """Return the pairs, each side as a struct, null where a row has no match."""
+    from pyspark.sql.types import BinaryType, IntegerType
+
+    rows = _side(left, names, 0).union(_side(right, names, 1))
+    results = left.schema(names).add(LEFT, BinaryType()).add(RIGHT, BinaryType())
     results.add(SIDE, IntegerType())
-    joined = apply_operator("interval_join", rows, len(names), spec, results, tick=how != "inner")
-    joined = joined.withColumns(
-        {LEFT: _unpacked(sides[0], LEFT), RIGHT: _unpacked(sides[1], RIGHT)}
-    )
+    joined = apply_operator("interval_join", rows, len(names), spec, results, tick=spec["left"])
+    return joined.withColumns({LEFT: _unpacked(left, LEFT), RIGHT: _unpacked(right, RIGHT)})
+
+
+def _columns(left: TimedRows, right: TimedRows, names: list[str], joined: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
     columns: list[Column] = [
         *(F.col(quoted(name)) for name in names),
-        *(F.col(f"{LEFT}.{quoted(name)}") for name in value_columns(left, names)),
-        *(F.col(f"{RIGHT}.{quoted(name)}") for name in value_columns(right, names)),
+        *(F.col(f"{LEFT}.{quoted(name)}") for name in value_columns(left.df, names)),
+        *(F.col(f"{RIGHT}.{quoted(name)}") for name in value_columns(right.df, names)),
     ]
-    if all(SOURCE in df.columns for df in (left, right)):
+    if all(SOURCE in side.df.columns for side in (left, right)):
         second = F.when(F.col(SIDE) == 0, F.col(f"{LEFT}.{SOURCE}"))
         columns.append(second.otherwise(F.col(f"{RIGHT}.{SOURCE}")).alias(SOURCE))
     return joined.select(*columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, get_args
 
 from eagre.config import interval_ms
+from eagre.connectors import SOURCE
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
 from eagre.operators.plan import (
@@ -17,7 +18,6 @@ from eagre.operators.plan import (
     quoted,
     require_joinable,
 )
-from eagre.sources import SOURCE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -74,48 +74,61 @@ def lookup(  # noqa: PLR0913  (each has a default)
     Raises:
         SettingsError: A column is unknown or in both streams, or there is no event time.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.types import BinaryType, StructType
 
+    _require_kind(as_of, how)
+    names = key_names(df, on, "lookup")
+    key_names(table, names, "lookup")
+    require_joinable("lookup", df, table, names)
+    rows = _both_sides(df, table, names, as_of, event_time, deleted)
+    spec = {
+        "side": len(names) + len(TIMES),
+        "versioned": as_of == "event-time",
+        "inner": how == "inner",
+        **_times(history, wait, ttl),
+    }
+    results = StructType().add(ROW, BinaryType()).add(VALUE, BinaryType())
+    tick = interval_ms(wait) > 0
+    matched = apply_operator("lookup", rows, len(names), spec, results, tick=tick)
+    return _unpacked(matched, df, table, names)
+
+
+def _require_kind(as_of: str, how: str) -> None:
     if as_of not in get_args(AsOf) or how not in ("left", "inner"):
         raise SettingsError(
             "LOOKUP_KIND",
             f"as_of must be now or event-time, and how must be left or inner, not {as_of!r} and "
             f"{how!r}.",
         )
-    names = key_names(df, on, "lookup")
-    key_names(table, names, "lookup")
-    require_joinable("lookup", df, table, names)
-    times = (event_time, event_time) if isinstance(event_time, str | None) else event_time
-    timed = TimedRows.of if as_of == "event-time" else TimedRows
-    rows, changes = timed(df, times[0]), timed(table, times[1])
-    never = F.lit(0) == 1
-    is_deleted = F.coalesce(F.expr(deleted), never) if deleted else never
-    versioned = as_of == "event-time"
-    sides = (rows, never), (changes, is_deleted)
-    left, right = (
-        _side(side, names, number, deletion, versioned=versioned)
-        for number, (side, deletion) in enumerate(sides)
-    )
-    spec = {
-        "side": len(names) + len(TIMES),
-        "versioned": versioned,
-        "inner": how == "inner",
+
+
+def _times(history: str, wait: str, ttl: str | None) -> dict[str, int]:
+    return {
         "history": interval_ms(history) * 1000,
         "waits_ms": interval_ms(wait),
         "keeps_ms": FOREVER_MS if ttl is None else interval_ms(ttl) + interval_ms(wait),
     }
-    results = StructType().add(ROW, BinaryType()).add(VALUE, BinaryType())
-    matched = apply_operator(
-        "lookup", left.union(right), len(names), spec, results, tick=spec["waits_ms"] > 0
-    )
-    spark = df.sparkSession
-    matched = matched.select(
-        gateway.unpacked(spark, F.col(ROW), df.schema.json()).alias(ROW),
-        gateway.unpacked(spark, F.col(VALUE), table.schema.json()).alias(VALUE),
-    )
-    added = [name for name in table.columns if name not in (*names, SOURCE)]
-    return matched.select(f"{ROW}.*", *(f"{VALUE}.{quoted(name)}" for name in added))
+
+
+def _both_sides(
+    df: DataFrame,
+    table: DataFrame,
+    names: list[str],
+    as_of: AsOf,
+    event_time: str | tuple[str, str] | None,
+    deleted: str | None,
+) -> DataFrame:
+    """Return rows and changes as one stream, which says of each what it is."""
+    from pyspark.sql import functions as F
+
+    versioned = as_of == "event-time"
+    times = (event_time, event_time) if isinstance(event_time, str | None) else event_time
+    timed = TimedRows.of if versioned else TimedRows
+    never = F.lit(0) == 1
+    is_deleted = F.coalesce(F.expr(deleted), never) if deleted else never
+    rows = _side(timed(df, times[0]), names, 0, never, versioned=versioned)
+    changes = _side(timed(table, times[1]), names, 1, is_deleted, versioned=versioned)
+    return rows.union(changes)
 
 
 def _side(
@@ -128,3 +141,15 @@ def _side(
     at, *record = timed.columns
     times = [at if versioned else F.lit(0).cast("long").alias(AT), *record]
     return timed.df.select(*map(quoted, names), *times, *flags, row)
+
+
+def _unpacked(matched: DataFrame, df: DataFrame, table: DataFrame, names: list[str]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    spark = df.sparkSession
+    matched = matched.select(
+        gateway.unpacked(spark, F.col(ROW), df.schema.json()).alias(ROW),
+        gateway.unpacked(spark, F.col(VALUE), table.schema.json()).alias(VALUE),
+    )
+    added = [name for name in table.columns if name not in (*names, SOURCE)]
+    return matched.select(f"{ROW}.*", *(f"{VALUE}.{quoted(name)}" for name in added))

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eagre.config import interval_ms
-from eagre.error_policy import pipeline_context
+from eagre.connectors import SOURCE, WATERMARK
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
-from eagre.sources import SOURCE, WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -262,7 +261,6 @@ def apply_operator(
     full_spec = {
         **spec,
         "operator": operator,
-        "pipeline": pipeline_context().pipeline,
         "tick_ms": TICK_MS if tick else 0,
     }
     return gateway.operator(rows, operator, keys, json.dumps(full_spec), results.json())

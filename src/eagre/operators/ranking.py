@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eagre.errors import SettingsError
 from eagre.operators.aggregates import KINDS, Aggregate, bind
@@ -18,8 +18,11 @@ from eagre.operators.plan import (
 from eagre.operators.plan import window_of as _window
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Mapping
 
+    from pyspark.sql import Column, DataFrame
+
+    from eagre.operators.aggregates import BoundAggregate
     from eagre.operators.plan import Keys
 
 SCORES = ("max", "min", "sum", "count")
@@ -67,36 +70,53 @@ def top_n(  # noqa: PLR0913  (the parts of a leaderboard)
     Raises:
         SettingsError: A column is unknown, or the score is malformed.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType
-
     names = key_names(df, by, "top_n", *RESULTS)
     kind = _item_type(df, item, names)
     ranked = bind(df, _score(score))
     if n < 1:
         raise SettingsError("RANKS", f"top_n needs at least one rank, not {n}.")
     timed = TimedRows.of(df, event_time)
-    length, grace_ms = positive_ms("top_n", "window", window), timed.grace_ms(grace)
+    length = positive_ms("top_n", "window", window)
+    spec = {"n": n, **_times(length, timed.grace_ms(grace))}
+    ranks = _ranks(timed, names, item, ranked, spec)
+    ranks = ranks.withColumns({"window": _window("_start", length * 1000), item: _typed(kind)})
+    columns = [*map(quoted, names), "window", "rank", quoted(item), "score"]
+    return timed.with_provenance(ranks, names, *columns)
+
+
+def _times(length_ms: int, grace_ms: int) -> dict[str, int]:
+    return {
+        "window": length_ms * 1000,
+        "grace": grace_ms * 1000,
+        "keeps_ms": 2 * (length_ms + grace_ms),
+    }
+
+
+def _ranks(
+    timed: TimedRows,
+    names: list[str],
+    item: str,
+    ranked: BoundAggregate,
+    spec: Mapping[str, Any],
+) -> DataFrame:
+    """Return the ranks that change; items are strings in the operator."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType
+
     place = len(names) + len(TIMES)
     row = timed.packed(timed.provenance(names)).alias(ROW)
     arguments = [F.col(quoted(item)).cast("string").alias("_item"), ranked.column.alias("_score")]
-    rows = df.select(*map(quoted, names), *timed.columns, *arguments, row)
-    spec = {
-        "item": place,
-        "score": [ranked.spec(place + 1)],
-        "n": n,
-        "window": length * 1000,
-        "grace": grace_ms * 1000,
-        "keeps_ms": 2 * (length + grace_ms),
-    }
+    rows = timed.df.select(*map(quoted, names), *timed.columns, *arguments, row)
     results = timed.schema(names).add("_start", LongType()).add("rank", IntegerType())
     results.add("_item", StringType()).add("score", ranked.result).add(ROW, BinaryType())
-    ranks = apply_operator("top_n", rows, len(names), spec, results)
-    ranks = ranks.withColumns(
-        {"window": _window("_start", length * 1000), item: F.col("_item").cast(kind)}
-    )
-    columns = [*map(quoted, names), "window", "rank", quoted(item), "score"]
-    return timed.with_provenance(ranks, names, *columns)
+    places = {"item": place, "score": [ranked.spec(place + 1)]}
+    return apply_operator("top_n", rows, len(names), {**places, **spec}, results)
+
+
+def _typed(kind: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col("_item").cast(kind)
 
 
 def _score(text: str) -> Aggregate:

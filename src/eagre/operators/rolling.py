@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from eagre.operators.aggregates import BoundAggregate
     from eagre.operators.plan import Keys
 
 
@@ -70,39 +72,59 @@ def rolling(
     Raises:
         SettingsError: A column is unknown, or an aggregate is malformed.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import BinaryType, StructType
-
     names = key_names(df, keys, "rolling")
     timed = TimedRows.of(df, event_time)
     grace_ms = timed.grace_ms(grace)
     aggregates = {w: [Aggregate.read(text, _suffix(w)) for text in windows[w]] for w in windows}
-    parsed = [aggregate for group in aggregates.values() for aggregate in group]
-    if not parsed:
+    bound = _bound(df, [aggregate for group in aggregates.values() for aggregate in group])
+    spec = {
+        "windows": _windows(aggregates, bound, slices, len(names) + len(TIMES)),
+        "grace": grace_ms * 1000,
+        "keeps_ms": max(positive_ms("rolling", "a window", w) for w in windows) + grace_ms,
+    }
+    return _with_features(timed, names, bound, spec)
+
+
+def _bound(df: DataFrame, aggregates: Sequence[Aggregate]) -> list[BoundAggregate]:
+    if not aggregates:
         raise SettingsError("AGGREGATE_MISSING", "rolling needs at least one aggregate.")
-    require_unique_names("rolling", df.columns, parsed)
-    bound = [bind(df, aggregate) for aggregate in parsed]
-    first = len(names) + len(TIMES)
-    specs = [aggregate.spec(first + index) for index, aggregate in enumerate(bound)]
-    spec_windows = []
-    for window, group in aggregates.items():
-        window_specs, specs = specs[: len(group)], specs[len(group) :]
-        spec_windows.append({**_sliced(window, slices), "aggregates": window_specs})
+    require_unique_names("rolling", df.columns, aggregates)
+    return [bind(df, aggregate) for aggregate in aggregates]
+
+
+def _windows(
+    aggregates: Mapping[str, Sequence[Aggregate]],
+    bound: Sequence[BoundAggregate],
+    slices: int,
+    first: int,
+) -> list[dict[str, Any]]:
+    """Describe each window with its aggregates, whose arguments begin at column ``first``."""
+    specs = iter([aggregate.spec(first + index) for index, aggregate in enumerate(bound)])
+    return [
+        {**_sliced(window, slices), "aggregates": list(islice(specs, len(group)))}
+        for window, group in aggregates.items()
+    ]
+
+
+def _with_features(
+    timed: TimedRows,
+    names: Sequence[str],
+    bound: Sequence[BoundAggregate],
+    spec: Mapping[str, Any],
+) -> DataFrame:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import BinaryType, StructType
+
+    df = timed.df
     arguments = [aggregate.column.alias(f"_{index}") for index, aggregate in enumerate(bound)]
     row = timed.packed(df.columns).alias(ROW)
     rows = df.select(*map(quoted, names), *timed.columns, *arguments, row)
-    longest = max(positive_ms("rolling", "a window", window) for window in windows)
-    spec = {
-        "windows": spec_windows,
-        "grace": grace_ms * 1000,
-        "keeps_ms": longest + grace_ms,
-    }
     results = StructType().add(ROW, BinaryType())
-    for aggregate in bound:
-        results.add(aggregate.aggregate.name, aggregate.result)
+    for one in bound:
+        results.add(one.aggregate.name, one.result)
     features = apply_operator("rolling", rows, len(names), spec, results)
     unpacked = gateway.unpacked(df.sparkSession, F.col(ROW), df.schema.json())
-    added = [quoted(aggregate.name) for aggregate in parsed]
+    added = [quoted(one.aggregate.name) for one in bound]
     return features.select(unpacked.alias(ROW), *added).select(f"{ROW}.*", *added)
 
 

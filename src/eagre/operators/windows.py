@@ -130,13 +130,7 @@ def windows(  # noqa: PLR0913  (each has a default)
     names = key_names(df, keys, "windows", "window")
     bound = bind_all(df, "windows", aggregates, [*names, "window"])
     timed = TimedRows.of(df, event_time)
-    length = positive_ms("windows", "window", window) * 1000
-    every = positive_ms("windows", "slide", slide or window) * 1000
-    if every > length:
-        raise SettingsError(
-            "SLIDE_TOO_LONG",
-            f"the slide of windows must not be longer than the window: {slide} and {window}.",
-        )
+    length, every = _lengths(window, slide or window)
     spec = {
         "window": length,
         "slide": every,
@@ -146,6 +140,18 @@ def windows(  # noqa: PLR0913  (each has a default)
     results = _aggregate("windows", timed, names, bound, spec, [START], tick=emit == "final")
     results = results.withColumn("window", _window(START, length))
     return timed.with_provenance(results, names, *_columns(names, "window", bound))
+
+
+def _lengths(window: str, slide: str) -> tuple[int, int]:
+    """Return the length of a window and of its slide in microseconds."""
+    length = positive_ms("windows", "window", window) * 1000
+    every = positive_ms("windows", "slide", slide) * 1000
+    if every > length:
+        raise SettingsError(
+            "SLIDE_TOO_LONG",
+            f"the slide of windows must not be longer than the window: {slide} and {window}.",
+        )
+    return length, every
 
 
 def _require_emit(operator: str, emit: str) -> None:

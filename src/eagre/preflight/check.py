@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from eagre.config import interval_ms, project_dir
+from eagre.connectors.kafka import refused_in_real_time
 from eagre.errors import EagreError, SettingsError
 from eagre.jvm import gateway
 from eagre.pipeline import DEFAULT_EVERY, Pipeline
@@ -14,7 +15,6 @@ from eagre.preflight.facts import Facts, TopicFacts, read_checkpoint, read_topic
 from eagre.preflight.finding import LEVELS, Finding, known_rules
 from eagre.preflight.plan import lines, plan
 from eagre.preflight.sample import skew
-from eagre.sources import refused_in_real_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from eagre.broker import Client
+    from eagre.connectors import Mode
     from eagre.preflight.plan import Plan
-    from eagre.sources import Mode
 
 SCHEMA_VERSION = 1
 NO_BROKERS = "127.0.0.1:9092"
@@ -116,7 +116,9 @@ def check(  # noqa: PLR0913  (one option of `eagre check` each)
         sample: Read some of the newest records to detect hot keys.
     """
     if isinstance(what, Pipeline):
-        return _check_pipeline(what, _session(spark), brokers, mode, every, checkpoint, sample)
+        return _check_pipeline(
+            what.on(brokers), _session(spark), mode, every, checkpoint, sample=sample
+        )
     jvm_writer = getattr(what, "_jwrite", None)
     if jvm_writer is None:
         raise SettingsError(
@@ -135,26 +137,20 @@ def _session(spark: SparkSession | None) -> SparkSession:
     return spark or SparkSession.getActiveSession() or session()
 
 
-def _check_pipeline(  # noqa: PLR0913, PLR0917
+def _check_pipeline(
     pipeline: Pipeline,
     spark: SparkSession,
-    brokers: str | None,
     mode: Mode,
     every: str | None,
     checkpoint: str | None,
-    sample: bool,  # noqa: FBT001
+    *,
+    sample: bool,
 ) -> Report:
     location = checkpoint or str(project_dir() / "checkpoints" / pipeline.name)
-    placeholder = NO_BROKERS if pipeline.needs_brokers else None
+    planned = pipeline.on(NO_BROKERS) if pipeline.needs_brokers else pipeline
     try:
         with lines(spark):
-            writer = pipeline.writer(
-                spark,
-                checkpoint=location,
-                brokers=brokers or placeholder,
-                mode=mode,
-                every=every,
-            )
+            writer = planned.writer(spark, checkpoint=location, mode=mode, every=every)
     except EagreError:
         raise
     except Exception as error:
@@ -163,9 +159,9 @@ def _check_pipeline(  # noqa: PLR0913, PLR0917
         spark, writer, mode, interval_ms(every or pipeline.default_every(mode) or "0 ms")
     )
     facts = replace(facts, pipeline=pipeline.name, ignored_options=_ignored_options(pipeline, mode))
-    clusters = _clusters(pipeline, brokers)
+    clusters = _clusters(pipeline)
     seen, unseen = read_topics(clusters)
-    if pipeline.needs_brokers and not brokers:
+    if pipeline.needs_brokers:
         unseen.append("no brokers are known: partition counts come from the app's declarations")
     facts = replace(
         facts,
@@ -247,15 +243,15 @@ def _start_offsets(planned: Plan) -> dict[str, dict[int, int]]:
 def _ignored_options(pipeline: Pipeline, mode: Mode) -> tuple[str, ...]:
     if mode != "real-time":
         return ()
-    options = {key for source in pipeline.sources for key in source.options}
+    options = {key for source in pipeline.kafka_sources for key in source.options}
     return tuple(sorted(filter(refused_in_real_time, options)))
 
 
-def _clusters(pipeline: Pipeline, brokers: str | None) -> dict[Client, set[str]]:
+def _clusters(pipeline: Pipeline) -> dict[Client, set[str]]:
     clusters: dict[Client, set[str]] = {}
     for end in pipeline.topic_ends:
-        if brokers or end.stated_brokers:
-            clusters.setdefault(end.client(brokers), set()).update(end.topics)
+        if end.stated_brokers:
+            clusters.setdefault(end.client(), set()).update(end.topics)
     return clusters
 
 

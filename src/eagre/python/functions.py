@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from eagre.config import interval_ms, megabytes
-from eagre.error_policy import OnError, check_on_error, pipeline_context, policy
+from eagre.connectors import SOURCE, WATERMARK
+from eagre.connectors.error_policy import OnError, check_on_error
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
 from eagre.python.shipping import interpreter, is_local, pickled
-from eagre.sources import SOURCE, WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -241,10 +241,13 @@ def _fields(df: DataFrame, result: StructType) -> list[Column]:
 
 
 def options(spark: SparkSession, kind: Kind, limits: Limits) -> str:
-    """Return the options of a function as JSON; ``Options.java`` reads them."""
+    """Return the options of a function as JSON.
+
+    ``QueryContext.java`` adds the pipeline and its dead letters, which the plan names.
+    """
     python, path = interpreter(spark)
     fields = {
-        **policy(limits.on_error, pipeline_context().clusters),
+        "on_error": limits.on_error,
         "kind": kind,
         "python": python,
         "path": path,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from eagre.connectors import SOURCE
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
 from eagre.python.functions import Limits, options, row_type
 from eagre.python.shipping import pickled
-from eagre.sources import SOURCE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
     from pyspark.sql.types import StructType
 
-    from eagre.error_policy import OnError
+    from eagre.connectors.error_policy import OnError
 
 TimeMode = Literal["none", "processing-time", "event-time"]
 
@@ -45,9 +45,8 @@ def transform_with_state(  # noqa: PLR0913  (each has a default)
 ) -> DataFrame:
     """Run an unchanged PySpark ``StatefulProcessor`` (Row API) over the rows of each key.
 
-    Spark's state store holds the state, as part of the checkpoint. ``handleInputRows`` receives one
-    row per call in real time, and all rows of a key in a micro-batch; it must work with both. A
-    call that fails does not change the state.
+    The state is part of the checkpoint. ``handleInputRows`` must handle one row per call, in real
+    time, and all rows of a key, in a micro-batch. A call that fails does not change the state.
 
     >>> from pyspark.sql.streaming.stateful_processor import StatefulProcessor
     >>> class Count(StatefulProcessor):
@@ -80,38 +79,39 @@ def transform_with_state(  # noqa: PLR0913  (each has a default)
     Raises:
         SettingsError: The processor cannot be pickled, or its state is invalid.
     """
+    _require_time_mode(time_mode)
+    label = name or type(processor).__name__
+    code = pickled(processor, label)
+    spark = grouped._df.sparkSession  # noqa: SLF001  (PySpark offers no public way)
+    declared = {**declaration(code, label, time_mode), "label": label}
+    described, output = _rows(grouped, initial_state, row_type(schema, label))
+    return gateway.transform_with_state(
+        *(spark, grouped, initial_state, code),
+        *(json.dumps({**declared, **described}), output.json(), _SPARK_TIME[time_mode]),
+        options(spark, "state", Limits(timeout, memory, on_error)),
+        TICK_MS if time_mode == "processing-time" and _has_timers(processor) else 0,
+    )
+
+
+def _require_time_mode(time_mode: str) -> None:
     if time_mode not in get_args(TimeMode):
         raise SettingsError(
             "TIME_MODE_UNKNOWN",
             f"time_mode must be one of {', '.join(get_args(TimeMode))}, not {time_mode!r}.",
         )
-    label = name or type(processor).__name__
-    code = pickled(processor, label)
+
+
+def _rows(
+    grouped: GroupedData, initial_state: GroupedData | None, output: StructType
+) -> tuple[dict[str, Any], StructType]:
+    """Describe the rows of a processor; results carry ``_source`` if their input rows have it."""
     df = grouped._df  # noqa: SLF001  (PySpark offers no public way)
-    spark = df.sparkSession
-    declared, output = declaration(code, label, time_mode), row_type(schema, label)
     carried = SOURCE in df.columns and SOURCE not in output.names
     if carried:
         output = type(output)([*output.fields, df.schema[SOURCE]])
     initial = initial_state._df.schema.jsonValue() if initial_state else None  # noqa: SLF001
-    spec = {
-        **declared,
-        "label": label,
-        "returns": output.jsonValue(),
-        "initial": initial,
-        "carries_source": carried,
-    }
-    return gateway.transform_with_state(
-        spark,
-        grouped,
-        initial_state,
-        code,
-        json.dumps(spec),
-        output.json(),
-        _SPARK_TIME[time_mode],
-        options(spark, "state", Limits(timeout, memory, on_error)),
-        TICK_MS if time_mode == "processing-time" and _has_timers(processor) else 0,
-    )
+    described = {"returns": output.jsonValue(), "initial": initial, "carries_source": carried}
+    return described, output
 
 
 def _has_timers(processor: StatefulProcessor) -> bool:

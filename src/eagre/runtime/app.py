@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,17 +51,22 @@ class App:
         except (SyntaxError, ValueError) as error:
             raise self._malformed(error) from None
 
-    def may_name_brokers(self) -> bool:
-        """Guess, without running the file, whether it names its brokers."""
-        return self._mentions("brokers", "bootstrap.servers")
+    def pipelines_before_spark(self) -> list[Pipeline] | None:
+        """Run the file before Spark has started.
 
-    def may_name_security(self) -> bool:
-        """Guess, without running the file, whether it configures access to its cluster."""
-        return self._mentions("config", "kafka.s")
+        Returns:
+            Its pipelines; None if the file uses PySpark outside of its functions, as with a column
+            in a global variable, and must be run again in a session.
 
-    def _mentions(self, *words: str) -> bool:
-        text = self.path.read_text(errors="replace")
-        return any(word in text for word in words)
+        Raises:
+            AppError: The file raises an exception, or defines no pipeline.
+        """
+        try:
+            return self.pipelines()
+        except AppError as error:
+            if _raised_by_pyspark(error.__cause__):
+                return None
+            raise
 
     def pipelines(self) -> list[Pipeline]:
         """Run the file and return its pipelines in the order of their definition.
@@ -106,7 +112,8 @@ class App:
             )
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module
-        sys.path.insert(0, str(path.parent))
+        if str(path.parent) not in sys.path:
+            sys.path.insert(0, str(path.parent))
         try:
             spec.loader.exec_module(module)
         except AppError:
@@ -132,3 +139,8 @@ class App:
                 f"{self.path} defines two pipelines named {duplicates[0]!r}.",
                 hint="rename one of them: @eg.pipeline(..., name='...').",
             )
+
+
+def _raised_by_pyspark(error: BaseException | None) -> bool:
+    frames = traceback.extract_tb(error.__traceback__) if error else []
+    return bool(frames) and "pyspark" in Path(frames[-1].filename).parts

@@ -13,6 +13,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
+from eagre.broker import Topics
 from eagre.commit import Checkpoint
 from eagre.errors import CheckpointError, EagreError, JvmError, PipelineFailed, SettingsError
 from eagre.jvm import gateway
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from eagre.pipeline import Pipeline
+    from eagre.runtime.app import App
 
 LOCK_SECONDS = 5
 
@@ -61,21 +63,20 @@ def run(spec: RunSpec, parent: Parent) -> None:
     Raises:
         EagreError: The app, topics, checkpoint or session are not valid, or the query failed.
     """
+    app = spec.load()
+    early = app.pipelines_before_spark()
+    if early:
+        _introduce(app, early, spec, parent)
     tip = "" if archive().exists() else " (`eagre jars fetch spark` makes this seconds faster)"
     parent.tell("phase", text=f"starting Spark{tip}")
     spark = session(spec.pipeline or "eagre", spec.master, **spec.settings)
-    app = spec.load()
-    pipelines = app.pipelines()
-    pipeline = app.choose(pipelines)[0]
+    pipelines = early or app.pipelines()
+    if not early:
+        _introduce(app, pipelines, spec, parent)
     ship_modules(spark, app.path.resolve().parent)
-    parent.tell(
-        "pipelines",
-        names=[p.name for p in app.choose(pipelines)],
-        chosen=pipeline.name,
-        needs_brokers=pipeline.needs_brokers,
-    )
-    brokers = parent.orders.get() or None
-    folder = spec.checkpoint_folder(pipeline.name, several=len(pipelines) > 1)
+    several = len(pipelines) > 1
+    pipeline = app.choose(pipelines)[0].on(parent.orders.get() or None)
+    folder = spec.checkpoint_folder(pipeline.name, several=several)
     checkpoint = Checkpoint(folder)
     if parent.draining.is_set():
         return
@@ -84,9 +85,28 @@ def run(spec: RunSpec, parent: Parent) -> None:
         parent.say("removed the incomplete files of a first commit that was interrupted")
     if spec.check:
         parent.tell("phase", text="checking the plan")
-        _require_sound(spark, pipeline, spec, brokers, str(checkpoint.path), parent)
-    while _run_query(spark, pipeline, spec, brokers, checkpoint, parent):
+        _require_sound(spark, pipeline, spec, str(checkpoint.path), parent)
+    while _run_query(spark, pipeline, spec, checkpoint, parent):
         parent.say("restarting the query, with all partitions")
+
+
+def _introduce(app: App, pipelines: list[Pipeline], spec: RunSpec, parent: Parent) -> None:
+    """Report the pipelines of the file, so that the parent can start a broker while Spark starts.
+
+    Raises:
+        BrokerError: The cluster that the pipeline names does not respond.
+    """
+    chosen = app.choose(pipelines)
+    pipeline = chosen[0].on(spec.brokers)
+    if not pipeline.needs_brokers:
+        for client in {end.client() for end in pipeline.topic_ends}:
+            Topics(client).cluster_id()
+    parent.tell(
+        "pipelines",
+        names=[p.name for p in chosen],
+        chosen=pipeline.name,
+        needs_brokers=pipeline.needs_brokers,
+    )
 
 
 def _stop_spark() -> None:
@@ -102,7 +122,6 @@ def _run_query(
     spark: SparkSession,
     pipeline: Pipeline,
     spec: RunSpec,
-    brokers: str | None,
     checkpoint: Checkpoint,
     parent: Parent,
 ) -> bool:
@@ -114,12 +133,9 @@ def _run_query(
     for member in gateway.missing_members(spark):
         parent.say(str(member))
     parent.tell("phase", text="preparing topics and checkpoint")
-    resolved = resolve(
-        pipeline, brokers, checkpoint, mode=spec.mode, start=spec.start, say=parent.say
-    )
-    query = Run(spark, pipeline, spec, resolved, checkpoint, parent)
+    query = Run(spark, resolve(pipeline, spec, checkpoint, parent.say), parent)
     try:
-        return query.until_end(query.start(brokers))
+        return query.until_end(query.start())
     except EagreError:
         raise
     except Exception as error:
@@ -153,7 +169,6 @@ def _require_sound(
     spark: SparkSession,
     pipeline: Pipeline,
     spec: RunSpec,
-    brokers: str | None,
     checkpoint: str,
     parent: Parent,
 ) -> None:
@@ -166,7 +181,6 @@ def _require_sound(
         report = check(
             pipeline,
             spark,
-            brokers=brokers,
             mode=spec.mode,
             every=spec.every,
             checkpoint=checkpoint,

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker.client import is_access
-from eagre.error_policy import SUFFIX
+from eagre.connectors.error_policy import SUFFIX
+from eagre.connectors.kafka import CLIENT_OPTIONS, EXACTLY_ONCE_OPTIONS
 from eagre.jvm import gateway
 from eagre.profile import CHOICE, GC_OPTIONS, PROFILE, clients_of
-from eagre.sinks.kafka import EXACTLY_ONCE_OPTIONS
-from eagre.sources import CLIENT_OPTIONS, Kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from eagre.connectors import KafkaTopic
     from eagre.pipeline import Pipeline
     from eagre.runtime.resolved_run import ResolvedRun
-    from eagre.runtime.spec import RunSpec
 
 _MORE = (
     CHOICE,
@@ -30,53 +29,48 @@ _SPARK_OPTION = "-XX:+IgnoreUnrecognizedVMOptions"
 Description = dict[str, Any]
 
 
-def about(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    spec: RunSpec,
-    resolved: ResolvedRun,
-    brokers: str | None,
-) -> Description:
+def about(spark: SparkSession, resolved: ResolvedRun) -> Description:
     """Describe a pipeline that is about to start.
 
     The fields are ``sources`` (topic and partitions of each), ``letters`` (dead-letter topics),
     ``sink`` (kind and topics), ``clusters`` (of source and sink), ``delivery``, ``slots``,
     ``settings`` (the effective ones) and ``slo``.
     """
-    kafka = pipeline.sink if isinstance(pipeline.sink, Kafka) else None
-    first = pipeline.sources[0]
+    pipeline = resolved.pipeline
+    sink = pipeline.sink
     return {
         "sources": [
             {"topic": name, "partitions": partitions}
             for name, (_, partitions) in resolved.sources.items()
         ],
         "letters": [name + SUFFIX for name in resolved.sources],
-        "sink": {
-            "kind": "kafka" if kafka else type(pipeline.sink).__name__.lower(),
-            "name": kafka.name if kafka else str(pipeline.sink),
-            "topics": list(kafka.topics) if kafka else [],
-        },
+        "sink": {"kind": sink.kind, "name": sink.name, "topics": list(sink.topics)},
         "clusters": {
-            "source": _cluster(first, brokers),
-            "sink": _cluster(kafka, brokers) if kafka else None,
+            "source": _cluster(*pipeline.kafka_sources[:1]),
+            "sink": _cluster(pipeline.kafka_sink),
         },
-        "delivery": kafka.delivery if kafka else "newest row of each key",
+        "delivery": sink.guarantee,
         "slots": gateway.slots(spark),
-        "settings": {**_requested(pipeline, spec), **_spark(spark), **_clients(spark, pipeline)},
+        "settings": {**_requested(resolved), **_spark(spark), **_clients(spark, pipeline)},
         "slo": pipeline.slo.text if pipeline.slo else "",
     }
 
 
-def _cluster(endpoint: Kafka, brokers: str | None) -> Description:
+def _cluster(endpoint: KafkaTopic | None = None) -> Description | None:
+    if not endpoint:
+        return None
     return {
-        "brokers": endpoint.cluster(brokers),
+        "brokers": endpoint.cluster,
         "config": str(endpoint.config) if endpoint.config else None,
     }
 
 
-def _requested(pipeline: Pipeline, spec: RunSpec) -> dict[str, str]:
-    every = spec.every or pipeline.default_every(spec.mode)
-    return {"mode": spec.mode, "every": every or "-", "from": spec.start or "-"}
+def _requested(resolved: ResolvedRun) -> dict[str, str]:
+    return {
+        "mode": resolved.mode,
+        "every": resolved.every or "-",
+        "from": resolved.requested_start or "-",
+    }
 
 
 def _spark(spark: SparkSession) -> dict[str, str]:
@@ -92,13 +86,13 @@ def _clients(spark: SparkSession, pipeline: Pipeline) -> dict[str, str]:
     """Return the client options of source and sink, except those for security."""
     profile = clients_of(spark)
     clients: dict[str, str] = {}
-    for source in pipeline.sources:
+    for source in pipeline.kafka_sources:
         options = _without_access({**profile.source, **CLIENT_OPTIONS, **source.options})
         clients |= {f"source {key}": value for key, value in options.items()}
-    if isinstance(pipeline.sink, Kafka):
+    if pipeline.kafka_sink:
         strict = EXACTLY_ONCE_OPTIONS if pipeline.exactly_once else {}
         options = _without_access(
-            {**profile.sink, **CLIENT_OPTIONS, **pipeline.sink.options, **strict}
+            {**profile.sink, **CLIENT_OPTIONS, **pipeline.kafka_sink.options, **strict}
         )
         clients |= {f"sink {key}": value for key, value in options.items()}
     return clients

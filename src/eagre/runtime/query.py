@@ -9,17 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eagre.commit.schedule import CLOSE_SECONDS, EPOCHS, STATE_SETTINGS, CommitSchedule
-from eagre.config import interval_ms
 from eagre.delivery import Outputs, Quarantine, begin
 from eagre.delivery.quarantine import CRASHES
 from eagre.errors import BrokerError, EagreError, PipelineFailed
 from eagre.jvm import gateway
-from eagre.pipeline import Pipeline, started, trigger
+from eagre.pipeline import started, trigger
 from eagre.runtime.description import about, graph
 from eagre.runtime.epochs import Epochs
 from eagre.runtime.watchdog import Watchdog
-from eagre.sinks import Database
-from eagre.sources import Kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,9 +26,10 @@ if TYPE_CHECKING:
 
     from eagre.broker.topics import Offsets
     from eagre.commit import Checkpoint, DeliveryLog
+    from eagre.connectors import ReplayFilter
+    from eagre.pipeline import Pipeline
     from eagre.runtime.parent import Parent
     from eagre.runtime.resolved_run import ResolvedRun
-    from eagre.runtime.spec import RunSpec
 
 STATUS_SECONDS = 1
 NO_SPACE = "No space left on device"
@@ -47,10 +45,7 @@ class Run:
     """One execution of a query, from start to end."""
 
     spark: SparkSession
-    pipeline: Pipeline
-    spec: RunSpec
     resolved: ResolvedRun
-    checkpoint: Checkpoint
     parent: Parent
     started: float = field(default_factory=time.monotonic)
     delivery_log: DeliveryLog | None = None
@@ -60,6 +55,16 @@ class Run:
     _unreachable: bool = False
     _graph_reported: bool = False
     _epochs: Epochs = field(default_factory=Epochs)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline; its topics name their cluster."""
+        return self.resolved.pipeline
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint of the run."""
+        return self.resolved.checkpoint
 
     @cached_property
     def quarantine(self) -> Quarantine:
@@ -95,69 +100,83 @@ class Run:
                 "skipped and goes to the dead letters"
             )
 
-    def start(self, brokers: str | None) -> StreamingQuery:
+    def start(self) -> StreamingQuery:
         """Build and start the query; an error in the user's function names its line."""
-        replay_filter, sink = None, self.pipeline.exactly_once
-        if sink and self.resolved.outputs:
-            self.parent.tell("phase", text="fencing the previous run")
-            self.outputs = Outputs(
-                self.pipeline.sources, sink, self.resolved.topics, self.resolved.outputs, brokers
-            )
-            replay_filter, self.delivery_log = begin(
-                self.spark, self.outputs, self.checkpoint, self.resolved.position, self.parent.say
-            )
-        try:
-            writer = self.pipeline.writer(
-                self.spark,
-                checkpoint=str(self.checkpoint.path),
-                brokers=brokers,
-                mode=self.spec.mode,
-                every=self.spec.every,
-                start=self.resolved.start,
-                replays=replay_filter,
-                topic_ids=self.resolved.topic_ids,
-                quarantine=self.quarantine.positions,
-            )
-        except EagreError:
-            raise
-        except Exception as error:
-            raise self.pipeline.cannot_be_built(error) from error
+        writer = self._writer(self._replay_filter())
         commits = self._supported_commits(writer)
-        if commits:
-            writer = writer.trigger(**trigger("real-time", EPOCHS[commits]))
+        epoch = EPOCHS[commits] if commits else self.resolved.every
         for key, value in STATE_SETTINGS.items() if commits == "state" else ():
             self.spark.conf.set(key, value)
-        query = self.query = started(writer, self.spec.mode)
+        mode = self.resolved.mode
+        query = self.query = started(writer.trigger(**trigger(mode, epoch)), mode)
         if commits:
             self.schedule = self._schedule(query, pauses=commits != "rows")
-        elif self.spec.mode == "real-time":
+        elif mode == "real-time":
             gateway.warm_up_planner(self.spark, query)
         self.started = time.monotonic()
         self.parent.tell(
             "running",
-            mode=self.spec.mode,
-            every_ms=self._every_ms(),
+            mode=mode,
+            every_ms=self.resolved.every_ms,
             checkpoint=str(self.checkpoint.path),
             resumed=self.resolved.resumed,
-            about=about(self.spark, self.pipeline, self.spec, self.resolved, brokers),
+            about=about(self.spark, self.resolved),
         )
         return query
+
+    def _replay_filter(self) -> ReplayFilter | None:
+        """Fence the previous run, if the sink is exactly-once."""
+        sink = self.pipeline.exactly_once
+        if not sink or not self.resolved.topics or not self.resolved.outputs:
+            return None
+        self.parent.tell("phase", text="fencing the previous run")
+        self.outputs = Outputs(
+            self.pipeline.kafka_sources, sink, self.resolved.topics, self.resolved.outputs
+        )
+        replay_filter, self.delivery_log = begin(
+            self.spark, self.outputs, self.checkpoint, self.resolved.position, self.parent.say
+        )
+        return replay_filter
+
+    def _writer(self, replay_filter: ReplayFilter | None) -> DataStreamWriter:
+        """Prepare the query, without a trigger: the plan decides how long its epochs are."""
+        context = self.pipeline.context(
+            self.resolved.mode,
+            start=self.resolved.start,
+            replay_filter=replay_filter,
+            topic_ids=self.resolved.topic_ids,
+            quarantine=self.quarantine.positions,
+        )
+        try:
+            writer = self.pipeline.write_stream(self.spark, context)
+        except EagreError:
+            raise
+        except Exception as error:
+            raise self.pipeline.cannot_be_built(error) from error
+        return writer.option("checkpointLocation", str(self.checkpoint.path))
 
     def _supported_commits(self, writer: DataStreamWriter) -> str:
         """Return the kind of mid-epoch commits the query supports; empty if it supports none."""
         topics = [topic for source in self.pipeline.sources for topic in source.topics]
         possible = (
-            self.spec.mode == "real-time"
-            and isinstance(self.pipeline.sink, Kafka)
+            self.resolved.mode == "real-time"
+            and self.pipeline.sink.capabilities.mid_epoch_commits
             and len(topics) == len(set(topics))
         )
         return gateway.supported_commits(writer._df) if possible else ""  # noqa: SLF001  (not public)
 
     def _schedule(self, query: StreamingQuery, *, pauses: bool) -> CommitSchedule:
+        sink = self.pipeline.kafka_sink
         return CommitSchedule(
-            gateway.MidEpochCommits(self.spark, query, pauses=pauses),
+            gateway.MidEpochCommits(
+                self.spark,
+                query,
+                pauses=pauses,
+                pipeline=self.pipeline.name,
+                client_id=sink.client_id(self.pipeline.name) if sink else "",
+            ),
             self.checkpoint,
-            self._every_ms() / 1000,
+            self.resolved.every_ms / 1000,
             self.resolved.position,
             self.delivery_log,
             self._output_ends,
@@ -174,7 +193,7 @@ class Run:
             Whether to restart the query: a source has gained partitions, or the epoch has become
             too long.
         """
-        backlog = self.resolved.lag(self.pipeline.sources)
+        backlog = self.resolved.lag()
         catching_up = backlog >= LARGE_LAG
         if catching_up:
             self.parent.say(f"catching up: {backlog:,} records are waiting in the source")
@@ -187,19 +206,19 @@ class Run:
             elif self.schedule and (watchdog.grown or self.schedule.epoch_too_long):
                 self._close(query)
                 return True
-            vitals = self._vitals()
-            lags = {gateway.parse_partition(name): lag for name, lag in vitals.lag.items()}
+            metrics = self._metrics()
+            lags = {gateway.parse_partition(name): lag for name, lag in metrics.lag.items()}
             progress = query.lastProgress
             lag = self._lag(progress, lags)
             written = self._written(progress.batchId if progress else -1)
             self._report(query, progress)
             epochs = self._epochs_done(progress)
-            jvm = {**asdict(vitals), "at": time.time()}
+            jvm = {**asdict(metrics), "at": time.time()}
             late = gateway.row_counts(self.spark).get(f"{self.pipeline.name}/late", 0)
             self.parent.tell(
                 "status", lag=lag, written=written, epochs=epochs, late=late, vitals=jvm
             )
-            watchdog.observe(written, vitals.consumed, lags, unreachable=self._unreachable)
+            watchdog.observe(written, metrics.consumed, lags, unreachable=self._unreachable)
             if catching_up and lag is not None and lag < LARGE_LAG:
                 catching_up = False
                 self.parent.say(self._caught_up(backlog))
@@ -216,7 +235,7 @@ class Run:
             self.parent.tell("draining", within_ms=int(CLOSE_SECONDS * 1000))
             self._close(query)
         else:
-            self.parent.tell("draining", within_ms=self._every_ms())
+            self.parent.tell("draining", within_ms=self.resolved.every_ms)
             gateway.drain(self.spark, query)
 
     def _close(self, query: StreamingQuery) -> None:
@@ -247,17 +266,14 @@ class Run:
         seconds = time.monotonic() - self.started
         return f"caught up: {backlog:,} records in {seconds:.1f} s ({backlog / seconds:,.0f}/s)"
 
-    def _every_ms(self) -> int:
-        return interval_ms(self.spec.every or self.pipeline.default_every(self.spec.mode) or "0 ms")
-
-    def _vitals(self) -> gateway.Vitals:
+    def _metrics(self) -> gateway.JvmMetrics:
         """Read the metrics of the JVM, with only the consumers of the sources."""
-        vitals = gateway.vitals(self.spark)
+        metrics = gateway.jvm_metrics(self.spark)
         sources = self.resolved.sources
         lag = {
-            at: lag for at, lag in vitals.lag.items() if gateway.parse_partition(at)[0] in sources
+            at: lag for at, lag in metrics.lag.items() if gateway.parse_partition(at)[0] in sources
         }
-        return replace(vitals, lag=lag)
+        return replace(metrics, lag=lag)
 
     def _report(self, query: StreamingQuery, progress: StreamingQueryProgress | None) -> None:
         """Report the epochs that ended, and once the stages of the plan."""
@@ -295,8 +311,8 @@ class Run:
 
     def _written(self, batch: int) -> int | None:
         sink = self.pipeline.sink
-        if isinstance(sink, Database) or not self.resolved.outputs:
-            return gateway.upserted(self.spark)
+        if not self.resolved.outputs:
+            return sink.rows_written(self.spark, self.pipeline.name)
         try:
             ends = self.resolved.outputs.ends(sink.topics)
             self._take_snapshot(batch, ends)

@@ -1,4 +1,4 @@
-"""Resolves what a query needs before it starts: topics, checkpoint and starting offsets."""
+"""Resolves everything that a query needs, before it starts."""
 
 from __future__ import annotations
 
@@ -7,38 +7,53 @@ from typing import TYPE_CHECKING
 
 from eagre.broker import Topic, Topics
 from eagre.commit import Binding, Checkpoint
-from eagre.config import counted, timestamp_ms
+from eagre.config import counted, interval_ms, timestamp_ms
 from eagre.errors import BrokerError, CheckpointError, SettingsError
-from eagre.sources import Kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from eagre.broker import Client
     from eagre.broker.topics import Offsets
+    from eagre.connectors import KafkaSource, KafkaTopic, Mode
     from eagre.pipeline import Pipeline
-    from eagre.sources import Mode
+    from eagre.runtime.spec import RunSpec
 
 
 @dataclass(frozen=True)
 class ResolvedRun:
-    """Topics, checkpoint and starting offsets of a query.
+    """Everything that is decided before a query starts; nothing changes it afterwards.
 
     Attributes:
-        topics: The topics of the sources' cluster.
-        outputs: The topics of the sink's cluster; None if the sink is a database.
+        pipeline: The pipeline; its topics name their cluster.
+        mode: The mode.
+        every: The commit interval in real time, the trigger in micro-batch.
+        requested_start: Where a new checkpoint begins, as the user wrote it.
+        checkpoint: The checkpoint.
+        topics: The topics of the sources' cluster; None if no source is a topic.
+        outputs: The topics of the sink's cluster; None if the sink is not a topic.
         start: Where a new checkpoint begins.
         position: The source offsets this run continues from.
         sources: The id and the number of partitions of each source topic.
         resumed: The last committed batch, or -1.
     """
 
-    topics: Topics
+    pipeline: Pipeline
+    mode: Mode
+    every: str | None
+    requested_start: str | None
+    checkpoint: Checkpoint
+    topics: Topics | None
     outputs: Topics | None
     start: Offsets
     position: Offsets
     sources: dict[str, tuple[str, int]]
     resumed: int
+
+    @property
+    def every_ms(self) -> int:
+        """The commit interval or trigger in milliseconds; 0 for ``available-now``."""
+        return interval_ms(self.every or "0 ms")
 
     @property
     def topic_ids(self) -> dict[str, str]:
@@ -50,9 +65,9 @@ class ResolvedRun:
         """The number of partitions of all source topics."""
         return sum(partitions for _, partitions in self.sources.values())
 
-    def lag(self, sources: tuple[Kafka, ...]) -> int:
+    def lag(self) -> int:
         """Return how many records are waiting in the source topics."""
-        ends = self.topics.ends(topic for source in sources for topic in source.topics)
+        ends = self.topics.ends(self.sources) if self.topics else {}
         return sum(
             max(0, end - self.position.get(topic, {}).get(partition, 0))
             for topic, partitions in ends.items()
@@ -61,13 +76,7 @@ class ResolvedRun:
 
 
 def resolve(
-    pipeline: Pipeline,
-    brokers: str | None,
-    checkpoint: Checkpoint,
-    *,
-    mode: Mode,
-    start: str | None,
-    say: Callable[[str], None],
+    pipeline: Pipeline, spec: RunSpec, checkpoint: Checkpoint, say: Callable[[str], None]
 ) -> ResolvedRun:
     """Validate topics and checkpoint before anything is read.
 
@@ -75,34 +84,44 @@ def resolve(
         EagreError: The cluster does not respond, a topic is missing and may not be created, or the
             checkpoint is broken or belongs to another pipeline, cluster or topic.
     """
-    topics = Topics(_one_cluster(pipeline, brokers))
+    topics = Topics(_one_cluster(pipeline)) if pipeline.kafka_sources else None
     checkpoint.adopt()
     batch, committed = checkpoint.committed()
-    sources = _ensure_topics(topics, pipeline.sources, say)
-    outputs = None
-    if isinstance(pipeline.sink, Kafka):
-        outputs = Topics(pipeline.sink.client(brokers))
-        _ensure_topics(outputs, (pipeline.sink,), say)
+    sources = _ensure_topics(topics, pipeline.kafka_sources, say) if topics else {}
+    sink = pipeline.kafka_sink
+    outputs = Topics(sink.client()) if sink else None
+    if sink and outputs:
+        _ensure_topics(outputs, (sink,), say)
     fresh = checkpoint.binding() is None
     begin: Offsets = {}
-    for source in pipeline.sources if fresh else ():
-        begin |= _begin(topics, source, mode, start)
+    if fresh and topics:
+        for source in pipeline.kafka_sources:
+            begin |= _begin(topics, source, spec.mode, spec.start)
     binding = Binding(
         pipeline.name,
-        topics.cluster_id(),
+        topics.cluster_id() if topics else "",
         {name: topic.id for name, topic in sources.items()},
         begin,
     )
-    if start and (batch >= 0 or not fresh):
-        say(f"--from {start} is ignored: checkpoint {checkpoint.path} determines where to continue")
+    if spec.start and (batch >= 0 or not fresh):
+        say(
+            f"--from {spec.start} is ignored: checkpoint {checkpoint.path} determines where to "
+            "continue"
+        )
     if fresh and batch >= 0:
-        _require_plausible(checkpoint, committed, topics)
+        if topics:
+            _require_plausible(checkpoint, committed, topics)
         say(
             f"checkpoint {checkpoint.path} was created without eagre run; it is now bound to this "
             "pipeline"
         )
     binding = checkpoint.bind(binding)
     return ResolvedRun(
+        pipeline=pipeline,
+        mode=spec.mode,
+        every=spec.every or pipeline.default_every(spec.mode),
+        requested_start=spec.start,
+        checkpoint=checkpoint,
         topics=topics,
         outputs=outputs,
         start=_with_new_partitions(binding.start, sources),
@@ -126,8 +145,8 @@ def _require_plausible(checkpoint: Checkpoint, committed: Offsets, topics: Topic
             )
 
 
-def _one_cluster(pipeline: Pipeline, brokers: str | None) -> Client:
-    clusters = sorted({source.cluster(brokers) for source in pipeline.sources})
+def _one_cluster(pipeline: Pipeline) -> Client:
+    clusters = sorted({source.cluster for source in pipeline.kafka_sources})
     if len(clusters) > 1:
         raise SettingsError(
             "SEVERAL_CLUSTERS",
@@ -135,11 +154,11 @@ def _one_cluster(pipeline: Pipeline, brokers: str | None) -> Client:
             f"{'; '.join(clusters)}.",
             hint="read from one cluster; the sink may be on another.",
         )
-    return pipeline.sources[0].client(brokers)
+    return pipeline.kafka_sources[0].client()
 
 
 def _ensure_topics(
-    topics: Topics, endpoints: tuple[Kafka, ...], say: Callable[[str], None]
+    topics: Topics, endpoints: Sequence[KafkaTopic], say: Callable[[str], None]
 ) -> dict[str, Topic]:
     existing = topics.describe(name for endpoint in endpoints for name in endpoint.topics)
     for endpoint in endpoints:
@@ -150,7 +169,7 @@ def _ensure_topics(
     return topics.describe(name for endpoint in endpoints for name in endpoint.topics)
 
 
-def _create(topics: Topics, endpoint: Kafka, name: str) -> None:
+def _create(topics: Topics, endpoint: KafkaTopic, name: str) -> None:
     if not endpoint.create:
         raise BrokerError(
             "TOPIC_NOT_FOUND",
@@ -161,7 +180,7 @@ def _create(topics: Topics, endpoint: Kafka, name: str) -> None:
     topics.create(name, endpoint.partitions)
 
 
-def _begin(topics: Topics, source: Kafka, mode: Mode, start: str | None) -> Offsets:
+def _begin(topics: Topics, source: KafkaSource, mode: Mode, start: str | None) -> Offsets:
     position = start or source.starting or ("earliest" if mode == "available-now" else "latest")
     if position == "earliest":
         return topics.begins(source.topics)

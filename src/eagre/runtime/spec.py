@@ -12,7 +12,7 @@ from eagre.pipeline import trigger
 from eagre.runtime.app import App
 
 if TYPE_CHECKING:
-    from eagre.sources import Mode
+    from eagre.connectors import Mode
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,6 @@ class Supervisor:
         spec: What to run.
         brokers: Returns the cluster for pipelines that name none, and starts one if necessary.
         on_event: Receives each event with the pipeline's name.
-        early: Whether to request the cluster immediately, while Spark starts.
         restarts: How many consecutive failures, without a commit between them, are tolerated; a
             backfill tolerates none.
         page: The address of the run's dashboard, for the register.
@@ -173,14 +172,12 @@ class Supervisor:
         brokers: Callable[[], str],
         on_event: Callable[[str, Event], None],
         *,
-        early: bool = False,
         restarts: int = RESTARTS,
         page: str = "",
     ) -> None:
         self._spec = spec
         self._brokers = brokers
         self._on_event = on_event
-        self._early = early
         self._restarts = 0 if spec.mode == "available-now" else restarts
         self._events: Queue[tuple[SparkChild, Event]] = Queue()
         self._pipelines: list[Attempts] = []
@@ -198,8 +195,6 @@ class Supervisor:
         """
         try:
             self._add(self._spec, self._spec.pipeline or Path(self._spec.app).stem)
-            if self._early:
-                self._brokers()
             while not all(pipeline.over for pipeline in self._pipelines):
                 self._step()
         finally:
@@ -271,7 +266,7 @@ class Supervisor:
         child = pipeline.child
         self._register.rename(child.name, event["chosen"])
         child.name = event["chosen"]
-        needed = self._brokers() if event["needs_brokers"] and not self._spec.brokers else ""
+        needed = self._brokers() if event["needs_brokers"] else ""
         child.tell(self._spec.brokers or needed)
         if child.spec.pipeline is None:
             for name in event["names"][1:]:

@@ -27,13 +27,13 @@ class Watchdog:
     """Detects stalls and changed topics; the run calls it every second.
 
     Attributes:
-        topics: The sources' cluster.
+        topics: The sources' cluster; None if no source is a topic.
         ids: The id and the number of partitions of each source topic at the start of the run.
         tell: Receives the events ``stalled`` with a reason, ``flows``, and notes.
         grown: Whether a source has gained partitions since the start.
     """
 
-    topics: Topics
+    topics: Topics | None
     ids: Mapping[str, tuple[str, int]]
     tell: Callable[..., None]
     clock: Callable[[], float] = time.monotonic
@@ -85,7 +85,8 @@ class Watchdog:
         if self._stalled is None:
             self._stalled = now
             waiting = f"lag is {counted(lag, 'record')} and no result for {STALL_SECONDS} s"
-            no_brokers = f"no Kafka broker answers at {self.topics.brokers}"
+            address = self.topics.brokers if self.topics else "the sink's address"
+            no_brokers = f"no Kafka broker answers at {address}"
             self.tell("stalled", reason=no_brokers if unreachable else waiting)
         if now - self._stalled > GIVE_UP_SECONDS and not unreachable:
             raise PipelineFailed(
@@ -94,6 +95,8 @@ class Watchdog:
             )
 
     def _check_sources(self, lags: Mapping[tuple[str, int], int]) -> None:
+        if not self.topics:
+            return
         try:
             described = self.topics.describe(self.ids)
             ends, begins = self.topics.ends(described), self.topics.begins(described)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eagre.broker import Client, Topics
 from eagre.commit import Checkpoint
+from eagre.connectors import KafkaSource
 from eagre.delivery import Outputs, begin
 from eagre.reader import Fences
-from eagre.sources import Kafka
 from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from eagre.broker.topics import Offsets
+    from eagre.connectors import KafkaSink, Mode, ReplayFilter
     from eagre.pipeline import Pipeline
-    from eagre.sinks import ReplayFilter
-    from eagre.sources import Mode
 
-EPOCH = "500 ms"
+EPOCH = "300 ms"
 TIMEOUT_SECONDS = 60
 LARGEST_RECORD = 1 << 27
-AFTERWARDS = 3
-CONSUMED_AT_ONCE = 100_000
+AFTERWARDS = 2
 """The number of empty batches after which a query with timers counts as finished."""
+CONSUMED_AT_ONCE = 100_000
+BRIEF_FETCH = {"kafka.fetch.max.wait.ms": "20"}
+"""For micro-batches. Spark asks for the ends of a topic after a fetch that waits for more records,
+by default for 500 ms: each batch of a test would take as long."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +116,11 @@ class Harness:
         """
         self._make_topics(pipeline)
         inputs = self.topics.ends(t for source in pipeline.sources for t in source.topics)
-        sink = pipeline.sink if isinstance(pipeline.sink, Kafka) else None
+        sink = pipeline.kafka_sink
         outputs = self.topics.ends(sink.topics) if sink else {}
         self.write(pipeline, rows)
         folder = Checkpoint(checkpoint or self._fresh())
-        query = pipeline.start(
+        query = (pipeline if mode == "real-time" else _in_brief(pipeline)).start(
             self.spark,
             checkpoint=str(folder.path),
             brokers=self.brokers,
@@ -142,7 +144,9 @@ class Harness:
             return None
         checkpoint.path.mkdir(parents=True, exist_ok=True)
         _, position = checkpoint.committed()
-        outputs = Outputs(pipeline.sources, sink, self.topics, self.topics, self.brokers)
+        outputs = Outputs(
+            pipeline.on(self.brokers).kafka_sources, sink.on(self.brokers), self.topics, self.topics
+        )
         replays, _ = begin(self.spark, outputs, checkpoint, position, lambda _: None)
         return replays
 
@@ -202,7 +206,7 @@ class Harness:
             )
 
     def _await_results(
-        self, query: StreamingQuery, sink: Kafka, begin: Offsets, until: Callable[[Any], bool]
+        self, query: StreamingQuery, sink: KafkaSink, begin: Offsets, until: Callable[[Any], bool]
     ) -> None:
         """Wait for results and for their commit, so that a resumed run repeats nothing."""
 
@@ -223,17 +227,16 @@ class Harness:
             f"the query did not commit its results within {TIMEOUT_SECONDS} s",
         )
 
-    def _results(self, sink: Kafka, begin: Offsets) -> Any:  # noqa: ANN401
+    def _results(self, sink: KafkaSink, begin: Offsets) -> Any:  # noqa: ANN401
         results = {topic: list(self._read(topic, begin[topic], sink)) for topic in sink.topics}
         return results if len(sink.topics) > 1 else results[sink.topics[0]]
 
-    def _read(self, topic: str, begin: dict[int, int], sink: Kafka) -> Iterator[Any]:
+    def _read(self, topic: str, begin: dict[int, int], sink: KafkaSink) -> Iterator[Any]:
         fences = Fences()
         for record in self.records(topic, begin):
             if not fences.admit(topic, record.partition(), record.headers()):
                 continue
-            value = record.value()
-            yield json.loads(value) if sink.format == "json" else _decoded(value, sink)
+            yield sink.value_format.decode(record.value())
 
     def records(self, topic: str, begin: dict[int, int]) -> list[Any]:
         """Read a topic from the given offsets to its present end, partition by partition."""
@@ -262,6 +265,17 @@ class Harness:
         return sorted(consumed, key=lambda record: (record.partition(), record.offset()))
 
 
+def _in_brief(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline with sources that do not wait for more rows than there are."""
+    sources = (
+        replace(source, options={**BRIEF_FETCH, **source.options})
+        if isinstance(source, KafkaSource)
+        else source
+        for source in pipeline.sources
+    )
+    return replace(pipeline, sources=tuple(sources))
+
+
 def _extras(record: Record) -> dict[str, Any]:
     extras = {
         "headers": dict(record.headers) if record.headers else None,
@@ -269,10 +283,6 @@ def _extras(record: Record) -> dict[str, Any]:
         "partition": record.partition,
     }
     return {name: value for name, value in extras.items() if value is not None}
-
-
-def _decoded(value: bytes | None, sink: Kafka) -> str | bytes | None:
-    return value.decode() if value is not None and sink.format == "string" else value
 
 
 def _last_batch(query: StreamingQuery) -> int:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from eagre.broker import EmbeddedBroker
+    from eagre.connectors import Mode
     from eagre.jvm.jars import JarSet
-    from eagre.sources import Mode
     from eagre.testing.harness import Harness, RunPipeline
 
 SLOTS = 8

@@ -13,8 +13,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eagre.config import counted
+from eagre.connectors.kafka import PROVENANCE_HEADER
 from eagre.errors import TrialError
-from eagre.sinks.kafka import PROVENANCE_HEADER
 from eagre.trial.judge import MARK, Marked, answers
 
 if TYPE_CHECKING:

@@ -49,7 +49,8 @@ public final class CommitApi {
                 && inOneJvm(spark)
                 && !plan.containsPattern(TreePattern.CURRENT_LIKE())
                 && !plan.containsPattern(TreePattern.PLAN_EXPRESSION())
-                && PrivateMember.PRODUCER_POOL.available();
+                && PrivateMember.PRODUCER_POOL.available()
+                && PrivateMember.SCAN_READERS.available();
         if (!possible) return "";
         if (PlanShape.rowByRow(rows) && !PythonFunction.calledIn(plan)) return "rows";
         boolean withState = WITH_STATE.stream().allMatch(key -> spark.getConf().getBoolean(key, true));
@@ -81,8 +82,15 @@ public final class CommitApi {
         return context.isLocal() && !context.master().contains(",");
     }
 
-    /** Starts the commits of a running query; see {@link MidEpochCommits}. */
-    public static MidEpochCommits start(StreamingQuery query, boolean pauses) {
+    /**
+     * Starts the commits of a running query; see {@link MidEpochCommits}.
+     *
+     * @param pipeline the name under which the query sends dead letters
+     * @param clientId the client id of its sink's producers
+     */
+    public static MidEpochCommits start(StreamingQuery query, boolean pauses, String pipeline, String clientId) {
+        SinkProducers producers = new SinkProducers(clientId);
+        long lostBefore = TaskDeadLetters.lost(pipeline);
         return new MidEpochCommits(query, pauses, new MidEpochCommits.Participants() {
             @Override
             public StateVersion writeState(UUID run, List<StatefulOperatorStateInfo> operators) throws Exception {
@@ -91,10 +99,10 @@ public final class CommitApi {
 
             @Override
             public void flushOutput() throws Exception {
-                if (!SinkProducers.flush()) {
+                if (!producers.flush()) {
                     throw new IllegalStateException("RESULT_LOST: the sink could not deliver a result");
                 }
-                if (!TaskDeadLetters.settled()) {
+                if (TaskDeadLetters.lost(pipeline) > lostBefore) {
                     throw new IllegalStateException("DEAD_LETTER_LOST: a dead letter could not be written");
                 }
             }

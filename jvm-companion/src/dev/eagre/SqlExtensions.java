@@ -1,8 +1,9 @@
 package dev.eagre;
 
+import dev.eagre.commit.ReaderTracking;
 import dev.eagre.python.CallFunctions;
+import dev.eagre.python.FunctionContext;
 import dev.eagre.python.PrefetchRule;
-import dev.eagre.python.ProvenanceArguments;
 import dev.eagre.spark.ExtensionProviders;
 import dev.eagre.state.AggregateFlush;
 import org.apache.spark.sql.SparkSession;
@@ -16,9 +17,10 @@ import scala.runtime.BoxedUnit;
 public final class SqlExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
-        extensions.injectPostHocResolutionRule(always(new ProvenanceArguments()));
+        extensions.injectPostHocResolutionRule(always(new FunctionContext()));
         extensions.injectPreCBORule(always(new CallFunctions()));
         extensions.injectPreCBORule(always(new PrefetchRule()));
+        ReaderTracking.inject(extensions);
         AggregateFlush.inject(extensions);
         ExtensionProviders.apply(extensions);
         return BoxedUnit.UNIT;

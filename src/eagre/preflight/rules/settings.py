@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eagre.connectors.kafka import refused_in_real_time
 from eagre.preflight.facts import number
 from eagre.preflight.finding import REFUSED, Match, rule
-from eagre.sources import refused_in_real_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

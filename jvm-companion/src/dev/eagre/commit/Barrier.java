@@ -2,30 +2,123 @@ package dev.eagre.commit;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
+import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import org.apache.spark.TaskContext;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * Finds the moment at which no row is in flight. Rows are counted when they are sent from task to task within this
- * JVM, or to Python and back, and when they are received. The sources pause first. When as many rows have been
- * received as sent, and every task waits for the next row, no row is in flight. The state then reflects a known
+ * Finds the moment at which no row of a query is in flight. Rows are counted when they are sent from task to task
+ * within this JVM, or to Python and back, and when they are received. The sources pause first. When as many rows have
+ * been received as sent, and every task waits for the next row, no row is in flight. The state then reflects a known
  * position of each source.
+ *
+ * <p>There is one barrier for each run of a query; its tasks find it by the run that started them.
  */
 public final class Barrier {
     private static final long POLL_NANOS = 200_000;
 
-    private static final Set<RowCount> SENT = ConcurrentHashMap.newKeySet();
-    private static final Set<ReceivedCount> RECEIVED = ConcurrentHashMap.newKeySet();
-    private static final Set<Pausable> PAUSABLES = ConcurrentHashMap.newKeySet();
-    private static final Set<Runnable> FLUSHES = ConcurrentHashMap.newKeySet();
+    /** Spark makes the id of a streaming query's run the job group of its tasks. */
+    private static final String RUN = "spark.jobGroup.id";
+
+    private static final Map<String, Barrier> RUNS = new ConcurrentHashMap<>();
+
+    private final Set<InFlightOffsets> sources = ConcurrentHashMap.newKeySet();
+    private final Set<RowCount> sent = ConcurrentHashMap.newKeySet();
+    private final Set<ReceivedCount> received = ConcurrentHashMap.newKeySet();
+    private final Set<Pausable> pausables = ConcurrentHashMap.newKeySet();
+    private final Set<Runnable> flushes = ConcurrentHashMap.newKeySet();
+    private volatile boolean paused;
+    private int users;
 
     private Barrier() {}
+
+    /** The barrier of a run; the caller releases it with {@link #release}. */
+    public static Barrier of(UUID run) {
+        return enter(run.toString());
+    }
+
+    /** Forgets the barrier of a run when its last task has ended, and resumes its sources. */
+    public void release(UUID run) {
+        pause(false);
+        leave(run.toString());
+    }
+
+    private static Barrier enter(String run) {
+        return RUNS.compute(run, (id, known) -> {
+            Barrier barrier = known == null ? new Barrier() : known;
+            barrier.users++;
+            return barrier;
+        });
+    }
+
+    private static void leave(String run) {
+        RUNS.computeIfPresent(run, (id, barrier) -> --barrier.users == 0 ? null : barrier);
+    }
+
+    /** Pauses or resumes the sources: while paused, each task holds the next row that it reads. */
+    public synchronized void pause(boolean pause) {
+        paused = pause;
+        notifyAll();
+    }
+
+    boolean paused() {
+        return paused;
+    }
+
+    synchronized void awaitResume() throws InterruptedException {
+        while (paused) wait();
+    }
+
+    /** Adds the source of a task. */
+    static Barrier join(TaskContext task, InFlightOffsets source) {
+        String run = run(task);
+        Barrier barrier = enter(run);
+        barrier.sources.add(source);
+        task.addTaskCompletionListener((TaskCompletionListener) context -> {
+            barrier.sources.remove(source);
+            leave(run);
+        });
+        return barrier;
+    }
+
+    private static String run(TaskContext task) {
+        String run = task.getLocalProperty(RUN);
+        return run == null ? "" : run;
+    }
+
+    /**
+     * For each source partition, the row in flight, or the next row if none is in flight. If each row is processed
+     * before the next one is read, all earlier rows are processed.
+     */
+    public List<RecordPosition> reached() {
+        List<RecordPosition> reached = new ArrayList<>();
+        for (InFlightOffsets source : sources) {
+            RecordPosition next = source.next();
+            if (next == null) next = source.last();
+            if (next != null) reached.add(next);
+        }
+        return reached;
+    }
+
+    /** The next row of each source partition, once every task holds a row or waits for one; null before that. */
+    public List<RecordPosition> next() {
+        List<RecordPosition> all = new ArrayList<>();
+        for (InFlightOffsets source : sources) {
+            if (source.last() == null) continue;
+            RecordPosition next = source.next();
+            if (next == null) return null;
+            all.add(next);
+        }
+        return all;
+    }
 
     /** Rows that a single thread has counted. */
     public static class RowCount {
@@ -66,27 +159,32 @@ public final class Barrier {
 
     /** Counts the rows that a task sends to other tasks or to another process. */
     public static RowCount sentBy(TaskContext task) {
-        return register(task, SENT, new RowCount());
+        return register(task, barrier -> barrier.sent, new RowCount());
     }
 
     /** Counts the rows that a task receives; a row that is dropped on the way counts as received. */
     public static ReceivedCount receivedBy(TaskContext task) {
-        return register(task, RECEIVED, new ReceivedCount());
+        return register(task, barrier -> barrier.received, new ReceivedCount());
     }
 
     /** Registers a task that must pause before its state is written. */
     public static void onPause(TaskContext task, Pausable pausable) {
-        register(task, PAUSABLES, pausable);
+        register(task, barrier -> barrier.pausables, pausable);
     }
 
     /** Registers a function that writes a task's buffered changes into its state. */
     public static void onFlush(TaskContext task, Runnable flush) {
-        register(task, FLUSHES, flush);
+        register(task, barrier -> barrier.flushes, flush);
     }
 
-    private static <T> T register(TaskContext task, Set<T> registry, T entry) {
-        registry.add(entry);
-        task.addTaskCompletionListener((TaskCompletionListener) context -> registry.remove(entry));
+    private static <T, E extends T> E register(TaskContext task, Function<Barrier, Set<T>> registry, E entry) {
+        String run = run(task);
+        Set<T> entries = registry.apply(enter(run));
+        entries.add(entry);
+        task.addTaskCompletionListener((TaskCompletionListener) context -> {
+            entries.remove(entry);
+            leave(run);
+        });
         return entry;
     }
 
@@ -101,11 +199,11 @@ public final class Barrier {
      *
      * @return the result of the action; null if rows are still in flight at the deadline
      */
-    public static <T> T whileIdle(long deadline, Action<T> action) throws Exception {
+    public <T> T whileIdle(long deadline, Action<T> action) throws Exception {
         if (poll(deadline, () -> idle() ? Boolean.TRUE : null) == null) return null;
         List<PausePoint> points = new ArrayList<>();
         try {
-            for (Pausable pausable : PAUSABLES) {
+            for (Pausable pausable : pausables) {
                 PausePoint point = new PausePoint();
                 points.add(point);
                 pausable.pause(point);
@@ -116,7 +214,7 @@ public final class Barrier {
             }
             // A timer that fired meanwhile may have sent further rows.
             if (!idle()) return null;
-            FLUSHES.forEach(Runnable::run);
+            flushes.forEach(Runnable::run);
             return action.run();
         } finally {
             points.forEach(point -> point.released.countDown());
@@ -134,10 +232,12 @@ public final class Barrier {
     }
 
     /** Compares the counts first: a task that received its last row and is idle again has processed it. */
-    private static boolean idle() {
-        long sent = SENT.stream().mapToLong(entry -> entry.rows).sum();
-        long received = RECEIVED.stream().mapToLong(entry -> entry.rows).sum();
-        return sent == received && RECEIVED.stream().allMatch(entry -> entry.idle)
-                && sent == SENT.stream().mapToLong(entry -> entry.rows).sum();
+    private boolean idle() {
+        long before = rows(sent);
+        return before == rows(received) && received.stream().allMatch(entry -> entry.idle) && before == rows(sent);
+    }
+
+    private static long rows(Set<? extends RowCount> counts) {
+        return counts.stream().mapToLong(count -> count.rows).sum();
     }
 }

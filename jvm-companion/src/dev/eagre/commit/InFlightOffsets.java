@@ -1,7 +1,5 @@
 package dev.eagre.commit;
 
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiConsumer;
@@ -12,73 +10,43 @@ import org.apache.spark.util.TaskCompletionListener;
 import org.apache.spark.util.TaskFailureListener;
 
 /**
- * The offsets of the records that a task has in flight. Several threads may process the rows of a task. Each records
- * the last row it read. A commit uses this to determine the position of the sources, and a failure to determine its
- * row.
+ * The offsets of the records that a task has in flight. Its reader says when it waits for a record, and its parser
+ * which record it has got. Several threads may process the rows after that; each records the last row it received. A
+ * commit uses this to determine the position of the sources, and a failure to determine its row.
  */
 public final class InFlightOffsets {
     private static final Map<Long, InFlightOffsets> TASKS = new ConcurrentHashMap<>();
-    private static final String READER = "org.apache.spark.sql.kafka010.KafkaBatchPartitionReader";
 
-    private static volatile boolean paused;
-
+    private final Barrier barrier;
     private final BiConsumer<RecordPosition, Throwable> failures;
-    private final Map<Thread, SourcePosition> positions = new ConcurrentHashMap<>();
-    private SourcePosition blamed;
+    private final Map<Thread, ThreadPosition> positions = new ConcurrentHashMap<>();
+    private volatile ThreadPosition source;
+    private volatile boolean reading;
+    private volatile boolean holding;
+    private ThreadPosition blamed;
 
-    /** The last row that a thread read. */
-    public static final class SourcePosition {
+    /** The last row that a thread received. */
+    public static final class ThreadPosition {
         private UTF8String topic = UTF8String.EMPTY_UTF8;
         private int partition;
         private volatile long offset = -1;
-        private volatile boolean holding;
-        private volatile boolean fromSource;
 
         /** The position of that row. */
         RecordPosition record() {
             return new RecordPosition(topic.toString(), partition, offset);
         }
 
-        /** Records a row that another thread passed on. */
+        /** Records a row. */
         public void set(UTF8String topic, int partition, long offset) {
             if (!topic.equals(this.topic)) this.topic = topic.copy();
             this.partition = partition;
             this.offset = offset;
         }
-
-        /** Records a row that a source returned, and blocks while the sources are paused. */
-        public void read(UTF8String topic, int partition, long offset) {
-            set(topic, partition, offset);
-            fromSource = true;
-            if (!paused) return;
-            holding = true;
-            try {
-                synchronized (TASKS) {
-                    while (paused) TASKS.wait();
-                }
-            } catch (InterruptedException killed) {
-                throw new TaskKilledException();
-            }
-            holding = false;
-        }
-
-        /** Whether every row up to this one is processed: its thread waits for the next row. */
-        private boolean waitsForNext(Thread thread) {
-            long before = offset;
-            for (StackTraceElement frame : thread.getStackTrace()) {
-                if (frame.getClassName().equals(READER)) return before == offset;
-            }
-            return false;
-        }
-
-        private RecordPosition next(Thread thread) {
-            if (holding) return record();
-            return offset >= 0 && waitsForNext(thread) ? new RecordPosition(topic.toString(), partition, offset + 1) : null;
-        }
     }
 
-    private InFlightOffsets(BiConsumer<RecordPosition, Throwable> failures) {
+    private InFlightOffsets(TaskContext task, BiConsumer<RecordPosition, Throwable> failures) {
         this.failures = failures;
+        barrier = Barrier.join(task, this);
     }
 
     /** The offsets of the current task; null if it is not tracked. */
@@ -94,61 +62,61 @@ public final class InFlightOffsets {
     }
 
     private static InFlightOffsets track(TaskContext task, BiConsumer<RecordPosition, Throwable> failures) {
-        InFlightOffsets offsets = new InFlightOffsets(failures);
+        InFlightOffsets offsets = new InFlightOffsets(task, failures);
         task.addTaskFailureListener((TaskFailureListener) offsets::failed);
         task.addTaskCompletionListener(
                 (TaskCompletionListener) context -> TASKS.remove(context.taskAttemptId()));
         return offsets;
     }
 
-    /** The position of the calling thread. */
-    public SourcePosition mine() {
-        return positions.computeIfAbsent(Thread.currentThread(), thread -> new SourcePosition());
+    /** Called by the reader: it waits for the next record, or it has one. Until then, all before are processed. */
+    public void setReading(boolean now) {
+        reading = now;
     }
 
-    /** The last row that the calling thread read; null if it read none from a source. */
-    public static RecordPosition last() {
+    /** Called by the parser: records a row that the reader returned, and blocks while the sources are paused. */
+    public void read(ThreadPosition position, UTF8String topic, int partition, long offset) {
+        position.set(topic, partition, offset);
+        source = position;
+        if (!barrier.paused()) return;
+        holding = true;
+        try {
+            barrier.awaitResume();
+        } catch (InterruptedException killed) {
+            throw new TaskKilledException();
+        }
+        holding = false;
+    }
+
+    /** The position of the calling thread. */
+    public ThreadPosition mine() {
+        return positions.computeIfAbsent(Thread.currentThread(), thread -> new ThreadPosition());
+    }
+
+    /** The last row that the calling thread received; null if it received none. */
+    public static RecordPosition lastOfThread() {
         InFlightOffsets task = current();
-        SourcePosition position = task == null ? null : task.positions.get(Thread.currentThread());
+        ThreadPosition position = task == null ? null : task.positions.get(Thread.currentThread());
+        return position == null ? null : position.record();
+    }
+
+    /** The last row that the reader returned; null if it returned none. */
+    RecordPosition last() {
+        ThreadPosition position = source;
         return position == null ? null : position.record();
     }
 
     /**
-     * For each source partition, the row in flight, or the next row if none is in flight. If each row is processed
-     * before the next one is read, all earlier rows are processed.
+     * The row that the task holds, or the next one if it waits for it; null while it processes a row. The offset is
+     * read twice: if it is the same before and after the reader was seen waiting, that row was processed.
      */
-    public static List<RecordPosition> reached() {
-        List<RecordPosition> reached = new ArrayList<>();
-        for (InFlightOffsets task : TASKS.values()) {
-            task.positions.forEach((thread, position) -> {
-                if (!position.fromSource) return;
-                RecordPosition next = position.next(thread);
-                if (next != null || position.offset >= 0) reached.add(next != null ? next : position.record());
-            });
-        }
-        return reached;
-    }
-
-    /** Pauses or resumes the sources: while paused, each task holds the next row it reads. */
-    public static void pause(boolean pause) {
-        synchronized (TASKS) {
-            paused = pause;
-            TASKS.notifyAll();
-        }
-    }
-
-    /** The next row of each task, once every task holds a row or waits for one; null before that. */
-    public static List<RecordPosition> next() {
-        List<RecordPosition> next = new ArrayList<>();
-        for (InFlightOffsets task : TASKS.values()) {
-            for (Map.Entry<Thread, SourcePosition> entry : task.positions.entrySet()) {
-                if (!entry.getValue().fromSource) continue;
-                RecordPosition position = entry.getValue().next(entry.getKey());
-                if (position == null) return null;
-                next.add(position);
-            }
-        }
-        return next;
+    RecordPosition next() {
+        ThreadPosition position = source;
+        if (position == null) return null;
+        RecordPosition before = position.record();
+        if (holding) return position.record();
+        boolean processed = reading && before.offset() == position.offset;
+        return processed ? new RecordPosition(before.topic(), before.partition(), before.offset() + 1) : null;
     }
 
     /** Records that the calling thread has failed; another thread will report the failure. */
@@ -157,7 +125,7 @@ public final class InFlightOffsets {
     }
 
     private synchronized void failed(TaskContext task, Throwable error) {
-        SourcePosition position = blamed != null ? blamed : positions.get(Thread.currentThread());
+        ThreadPosition position = blamed != null ? blamed : positions.get(Thread.currentThread());
         if (position != null && !task.isInterrupted()) failures.accept(position.record(), error);
     }
 }

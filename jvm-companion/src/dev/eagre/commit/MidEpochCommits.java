@@ -46,6 +46,7 @@ public final class MidEpochCommits {
     private final MicroBatchExecution query;
     private final boolean pauses;
     private final Participants participants;
+    private final Barrier barrier;
     private long version = -1;
     private CompletableFuture<String> requested;
 
@@ -88,14 +89,14 @@ public final class MidEpochCommits {
         this.query = (MicroBatchExecution) SparkInternals.execution(query);
         this.pauses = pauses;
         this.participants = participants;
-        InFlightOffsets.pause(false);
+        barrier = Barrier.of(query.runId());
     }
 
     /** Requests a commit; it takes as long as the producers need to flush. */
     public void request() {
         request(pauses
                 ? epoch -> pausedCut(epoch, PAUSE_WITHIN_MS, false)
-                : epoch -> new Cut(InFlightOffsets.reached(), null, 0));
+                : epoch -> new Cut(barrier.reached(), null, 0));
     }
 
     /**
@@ -110,16 +111,16 @@ public final class MidEpochCommits {
             request(now -> cut);
             return cut != null;
         }
-        InFlightOffsets.pause(true);
-        List<RecordPosition> next = Barrier.poll(System.nanoTime() + waitMs * 1_000_000, InFlightOffsets::next);
-        List<RecordPosition> last = next == null ? InFlightOffsets.reached() : next;
+        barrier.pause(true);
+        List<RecordPosition> next = Barrier.poll(System.nanoTime() + waitMs * 1_000_000, barrier::next);
+        List<RecordPosition> last = next == null ? barrier.reached() : next;
         request(now -> new Cut(last, null, 0));
         return next != null;
     }
 
-    /** Resumes the sources after the query has ended, because another query may run in this JVM. */
+    /** Ends the commits after the query has ended. */
     public void release() {
-        InFlightOffsets.pause(false);
+        barrier.release(query.runId());
     }
 
     /**
@@ -131,13 +132,13 @@ public final class MidEpochCommits {
     private synchronized Cut pausedCut(IncrementalExecution epoch, long waitMs, boolean last) throws Exception {
         long began = System.nanoTime();
         long deadline = began + waitMs * 1_000_000;
-        InFlightOffsets.pause(true);
+        barrier.pause(true);
         try {
-            List<RecordPosition> next = Barrier.poll(deadline, InFlightOffsets::next);
+            List<RecordPosition> next = Barrier.poll(deadline, barrier::next);
             if (next == null) return null;
             List<StatefulOperatorStateInfo> operators = operators(epoch);
             StateVersion state =
-                    Barrier.whileIdle(deadline, () -> participants.writeState(query.runId(), operators));
+                    barrier.whileIdle(deadline, () -> participants.writeState(query.runId(), operators));
             if (state == null) return null;
             if (operators.isEmpty()) return new Cut(next, null, System.nanoTime() - began);
             long before = version < 0 ? epoch.currentBatchId() : version;
@@ -150,7 +151,7 @@ public final class MidEpochCommits {
             version = state.version();
             return new Cut(next, state, System.nanoTime() - began);
         } finally {
-            if (!last) InFlightOffsets.pause(false);
+            if (!last) barrier.pause(false);
         }
     }
 

@@ -3,7 +3,7 @@ package dev.eagre.deadletter;
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.eagre.commit.InFlightOffsets;
 import dev.eagre.commit.RecordPosition;
-import dev.eagre.kafka.KafkaClients;
+import dev.eagre.connectors.kafka.KafkaClients;
 import dev.eagre.spark.RowOrdinals;
 import java.io.Serializable;
 import java.util.Map;
@@ -57,7 +57,7 @@ public final class CheckSize implements Serializable {
         if (size <= ALWAYS_FITS && size <= limit) return true;
         int allowed = Math.min(limit, topicLimit(sink == null ? json.get("topic").asText() : sink.toString()));
         if (size <= allowed) return true;
-        RecordPosition position = topic == null ? (rowByRow ? InFlightOffsets.last() : null)
+        RecordPosition position = topic == null ? (rowByRow ? InFlightOffsets.lastOfThread() : null)
                 : new RecordPosition(topic.toString(), partition, offset);
         if (position != null) {
             ordinals.next(UTF8String.fromString(position.topic()), position.partition(), position.offset());

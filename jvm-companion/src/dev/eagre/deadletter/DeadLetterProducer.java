@@ -1,6 +1,6 @@
 package dev.eagre.deadletter;
 
-import dev.eagre.kafka.KafkaClients;
+import dev.eagre.connectors.kafka.KafkaClients;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -14,6 +14,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 
 /**
  * Writes the dead letters of this JVM to one cluster, on its own thread. The rows of a task do not wait
@@ -33,9 +34,22 @@ final class DeadLetterProducer {
     private final LinkedBlockingQueue<Request> queue = new LinkedBlockingQueue<>();
     private final Set<String> createdTopics = ConcurrentHashMap.newKeySet();
     private final SourceRecordReader originals;
-    private CompletableFuture<Void> last = CompletableFuture.completedFuture(null);
-    private volatile boolean lost;
+    private final Map<String, PipelineLetters> pipelines = new ConcurrentHashMap<>();
     private Object producer;
+
+    /** What was sent for a pipeline: the last dead letter, and how many were lost. */
+    private static final class PipelineLetters {
+        private CompletableFuture<Void> last = CompletableFuture.completedFuture(null);
+        private final AtomicLong lost = new AtomicLong();
+
+        synchronized void sent(CompletableFuture<Void> delivery) {
+            last = delivery;
+        }
+
+        synchronized CompletableFuture<Void> last() {
+            return last;
+        }
+    }
 
     /** A dead letter to write; {@code lost} is why a part of its record is missing. */
     static final class Request {
@@ -75,27 +89,23 @@ final class DeadLetterProducer {
     /** Queues a dead letter; the future completes when the cluster has stored it. */
     synchronized CompletableFuture<Void> send(String pipeline, String source, String topic, DeadLetter letter) {
         Request request = new Request(pipeline, source, topic, letter);
-        request.done.whenComplete((done, error) -> lost |= error != null);
+        PipelineLetters letters = pipelines.computeIfAbsent(pipeline, name -> new PipelineLetters());
+        request.done.whenComplete((done, error) -> letters.lost.addAndGet(error == null ? 0 : 1));
         queue.add(request);
-        last = request.done;
+        letters.sent(request.done);
         return request.done;
     }
 
-    /** Waits until every dead letter so far is delivered or lost, in order; false if any was lost. */
-    static boolean settled() {
-        boolean delivered = true;
+    /** Waits until every dead letter of a pipeline so far is delivered or lost, and returns how many were lost. */
+    static long lost(String pipeline) {
+        long lost = 0;
         for (DeadLetterProducer producer : OPEN.values()) {
-            delivered &= producer.delivered();
+            PipelineLetters letters = producer.pipelines.get(pipeline);
+            if (letters == null) continue;
+            failure(letters.last());
+            lost += letters.lost.get();
         }
-        return delivered;
-    }
-
-    private boolean delivered() {
-        CompletableFuture<Void> latest;
-        synchronized (this) {
-            latest = last;
-        }
-        return failure(latest) == null && !lost;
+        return lost;
     }
 
     private void run() {

@@ -3,6 +3,8 @@ package dev.eagre.deadletter;
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.eagre.commit.InFlightOffsets;
 import dev.eagre.commit.RecordPosition;
+import dev.eagre.connectors.formats.JsonErrors;
+import dev.eagre.connectors.formats.ValueFormat;
 import dev.eagre.metrics.SourceDelays;
 import dev.eagre.spark.OncePerRow;
 import java.io.Serializable;
@@ -37,10 +39,11 @@ public final class ParseRecord extends OncePerRow {
     private final Rules rules;
     private final Seq<Expression> children;
     private transient Expression[] parts;
-    private transient String format;
+    private transient ValueFormat format;
     private transient Set<RecordPosition> quarantine;
     private transient ErrorPolicy policy;
-    private transient InFlightOffsets.SourcePosition position;
+    private transient InFlightOffsets offsets;
+    private transient InFlightOffsets.ThreadPosition position;
     private transient SourceDelays delays;
     private transient UTF8String readTopic;
     private transient int readPartition;
@@ -60,20 +63,24 @@ public final class ParseRecord extends OncePerRow {
         this.children = children;
     }
 
+    Rules rules() {
+        return rules;
+    }
+
     @Override
     public Object eval(InternalRow row) {
         if (parts == null) initialize();
         UTF8String topic = (UTF8String) parts[TOPIC].eval(row);
         int partition = (Integer) parts[PARTITION].eval(row);
         long offset = (Long) parts[OFFSET].eval(row);
-        if (position != null) position.read(topic, partition, offset);
+        if (position != null) offsets.read(position, topic, partition, offset);
         delays(topic, partition).read((Long) parts[TIMESTAMP].eval(row));
         if (policy.hasEarlier() && policy.alreadyWritten(new RecordPosition(topic.toString(), partition, offset), 0)) return null;
         if (!quarantine.isEmpty() && quarantine.contains(new RecordPosition(topic.toString(), partition, offset))) {
             policy.send(deadLetter(row, "QUARANTINED: this record crashed its task repeatedly"), 0);
             return null;
         }
-        String problem = problem((byte[]) parts[VALUE].eval(row));
+        String problem = format.fault((byte[]) parts[VALUE].eval(row));
         if (problem == null) {
             try {
                 Object parsed = parts[PARSED].eval(row);
@@ -96,23 +103,15 @@ public final class ParseRecord extends OncePerRow {
         return delays;
     }
 
-    private String problem(byte[] value) {
-        return switch (format) {
-            case "json" -> JsonErrors.fault(value);
-            case "string" -> value == null || JsonErrors.utf8(value) ? null : JsonErrors.NOT_UTF8;
-            default -> null;
-        };
-    }
-
     private void initialize() {
         JsonNode json = ErrorPolicy.read(rules.json());
-        format = json.get("format").asText();
+        format = ValueFormat.named(json.get("format").asText());
         quarantine = new HashSet<>();
         for (JsonNode entry : json.get("quarantine")) {
             quarantine.add(new RecordPosition(entry.get(0).asText(), entry.get(1).asInt(), entry.get(2).asLong()));
         }
         policy = ErrorPolicy.forThisTask(json, "source");
-        InFlightOffsets offsets = InFlightOffsets.begin(rules.suspects()::failed);
+        offsets = InFlightOffsets.begin(rules.suspects()::failed);
         position = offsets == null ? null : offsets.mine();
         parts = new Expression[children.size()];
         for (int i = 0; i < parts.length; i++) {

@@ -2,7 +2,7 @@ package dev.eagre.deadletter;
 
 import dev.eagre.commit.RecordPosition;
 import dev.eagre.deadletter.DeadLetterProducer.Request;
-import dev.eagre.kafka.KafkaClients;
+import dev.eagre.connectors.kafka.KafkaClients;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;

@@ -42,9 +42,9 @@ public final class TaskDeadLetters {
         bytes = 0;
     }
 
-    /** Waits until all dead letters of this JVM so far are delivered or lost; false if any was ever lost. */
-    public static boolean settled() {
-        return DeadLetterProducer.settled();
+    /** Waits until all dead letters of a pipeline in this JVM are delivered or lost, and returns how many were lost. */
+    public static long lost(String pipeline) {
+        return DeadLetterProducer.lost(pipeline);
     }
 
     private static void await(CompletableFuture<Void> delivery) {

@@ -2,7 +2,7 @@ package dev.eagre.delivery;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import dev.eagre.kafka.KafkaClients;
+import dev.eagre.connectors.kafka.KafkaClients;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.HashMap;

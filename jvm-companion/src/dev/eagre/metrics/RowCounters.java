@@ -7,7 +7,7 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.LongAdder;
 
-/** Counts rows of this JVM that failed or arrived too late, by pipeline and outcome. */
+/** Counts rows of this JVM that failed, arrived too late or were written, by pipeline and outcome. */
 public final class RowCounters {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Map<String, LongAdder> COUNTS = new ConcurrentHashMap<>();
@@ -15,8 +15,13 @@ public final class RowCounters {
     private RowCounters() {}
 
     /** Counts a row. */
-    public static void add(String pipeline, String fate) {
-        COUNTS.computeIfAbsent(pipeline + "/" + fate, name -> new LongAdder()).increment();
+    public static void add(String pipeline, String outcome) {
+        add(pipeline, outcome, 1);
+    }
+
+    /** Counts rows. */
+    public static void add(String pipeline, String outcome, int rows) {
+        COUNTS.computeIfAbsent(pipeline + "/" + outcome, name -> new LongAdder()).add(rows);
     }
 
     /**

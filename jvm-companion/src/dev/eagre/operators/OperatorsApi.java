@@ -1,7 +1,12 @@
 package dev.eagre.operators;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.eagre.deadletter.QueryContext;
 import dev.eagre.python.codec.RowBytes;
 import dev.eagre.spark.RowSteps;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -33,13 +38,22 @@ public final class OperatorsApi {
      */
     public static Dataset<Row> over(Dataset<Row> rows, String name, int keys, String spec, String results) {
         List<String> columns = Arrays.asList(rows.columns());
-        Operator<?> operator = make(name, spec, columns.indexOf(Operator.AT), columns.indexOf(Operator.WRITTEN));
+        String pipeline = QueryContext.pipeline(rows.queryExecution().analyzed());
+        Operator<?> operator = make(name, named(spec, pipeline), columns.indexOf(Operator.AT), columns.indexOf(Operator.WRITTEN));
         StructType key = new StructType(Arrays.copyOf(rows.schema().fields(), keys));
         Column[] grouping = columns.stream().limit(keys).map(OperatorsApi::quoted).toArray(Column[]::new);
         return rows.groupBy(grouping)
                 .as(Encoders.row(key), Encoders.row(rows.schema()))
                 .transformWithState(operator, TimeMode.ProcessingTime(), OutputMode.Update(), Encoders.row(type(results)))
                 .toDF();
+    }
+
+    private static String named(String spec, String pipeline) {
+        try {
+            return ((ObjectNode) new ObjectMapper().readTree(spec)).put("pipeline", pipeline).toString();
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
     }
 
     private static Operator<?> make(String name, String spec, int at, int written) {

@@ -1,5 +1,6 @@
 package dev.eagre.python;
 
+import dev.eagre.deadletter.QueryContext;
 import dev.eagre.python.state.StatefulPlan;
 import dev.eagre.python.worker.FunctionOptions;
 import dev.eagre.python.worker.FunctionSpec;
@@ -44,7 +45,8 @@ public final class PythonApi {
             String options,
             long tickMs) {
         StructType type = (StructType) DataType.fromJson(output).asNullable();
-        return StatefulPlan.transform(grouped, initial, code, declared, type, timeMode, options, tickMs);
+        String completed = QueryContext.complete(options, grouped.df().queryExecution().analyzed());
+        return StatefulPlan.transform(grouped, initial, code, declared, type, timeMode, completed, tickMs);
     }
 
     /** Starts the daemon that forks the workers of this JVM, in the background. */

@@ -31,6 +31,9 @@ public enum PrivateMember {
     /** The producers of Spark's Kafka sink, which a commit flushes. */
     PRODUCER_POOL(
             "org.apache.spark.sql.kafka010.producer.InternalKafkaProducerPool$", "mid-epoch commits", "pool"),
+    /** The readers of a real-time scan, which a commit asks for their positions. */
+    SCAN_READERS(
+            "org.apache.spark.sql.execution.datasources.v2.RealTimeStreamScanExec", "mid-epoch commits", "readerFactory"),
     /** The source of each Hadoop setting, which is sent to the tasks of every epoch with state. */
     SETTING_SOURCES("org.apache.hadoop.conf.Configuration", "smaller tasks", "updatingResource");
 

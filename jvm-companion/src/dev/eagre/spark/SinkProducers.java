@@ -1,30 +1,37 @@
 package dev.eagre.spark;
 
-import dev.eagre.kafka.KafkaClients;
+import dev.eagre.connectors.kafka.KafkaClients;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The producers of Spark's Kafka sink in this JVM, read by reflection: the connector has them in a private
- * pool.
+ * The producers of one query's Kafka sink in this JVM, read by reflection: the connector has them in a private pool,
+ * by their settings. A query's producers have its client id.
  */
 public final class SinkProducers {
-    private SinkProducers() {}
+    private final String clientId;
+    private final double errorsBefore;
+
+    public SinkProducers(String clientId) {
+        this.clientId = clientId;
+        errorsBefore = errors();
+    }
 
     /**
      * Waits until every record sent so far is delivered or has failed.
      *
-     * @return whether no record has ever failed; Spark's sink reports a failure only with the next row
+     * @return whether no record of this query has failed; Spark's sink reports a failure only with the next row
      */
-    public static boolean flush() {
-        boolean delivered = true;
-        for (Object producer : all()) {
-            KafkaClients.call(producer, "flush");
-            delivered &= errors(producer) == 0;
-        }
-        return delivered;
+    public boolean flush() {
+        mine().forEach(producer -> KafkaClients.call(producer, "flush"));
+        return errors() == errorsBefore;
+    }
+
+    private double errors() {
+        return mine().stream().mapToDouble(SinkProducers::errors).sum();
     }
 
     private static double errors(Object producer) {
@@ -37,16 +44,21 @@ public final class SinkProducers {
         return errors;
     }
 
-    private static List<Object> all() {
+    private List<Object> mine() {
         PrivateMember member = PrivateMember.PRODUCER_POOL;
         Object pool = member.read("pool", member.module());
         List<Object> producers = new ArrayList<>();
         synchronized (pool) {
             var entries = (scala.collection.Map<?, ?>) KafkaClients.call(pool, "getAsMap");
-            for (Object entry : CollectionConverters.asJava(entries).values()) {
-                producers.add(KafkaClients.call(KafkaClients.call(entry, "producer"), "producer"));
+            for (Map.Entry<?, ?> entry : CollectionConverters.asJava(entries).entrySet()) {
+                if (!settings(entry.getKey()).contains(new Tuple2<>("client.id", clientId))) continue;
+                producers.add(KafkaClients.call(KafkaClients.call(entry.getValue(), "producer"), "producer"));
             }
         }
         return producers;
+    }
+
+    private static List<?> settings(Object key) {
+        return CollectionConverters.asJava((scala.collection.Seq<?>) key);
     }
 }

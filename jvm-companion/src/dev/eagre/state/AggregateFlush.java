@@ -1,18 +1,16 @@
 package dev.eagre.state;
 
 import dev.eagre.commit.Barrier;
+import dev.eagre.spark.PhysicalRule;
 import dev.eagre.spark.PrivateMember;
 import dev.eagre.spark.SparkInternals;
 import java.io.Serializable;
 import java.util.List;
 import org.apache.spark.TaskContext;
 import org.apache.spark.rdd.RDD;
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.rules.Rule;
-import org.apache.spark.sql.execution.ColumnarRule;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.streaming.StatefulStreamlineAggregateExec;
 import org.apache.spark.sql.internal.SQLConf;
@@ -40,24 +38,8 @@ public final class AggregateFlush extends SparkPlan {
 
     /** Adds the node above each aggregate of the queries that enable it. */
     public static void inject(SparkSessionExtensions extensions) {
-        Rule<SparkPlan> rule = new Rule<>() {
-            @Override
-            public SparkPlan apply(SparkPlan plan) {
-                return "true".equals(SQLConf.get().getConfString(SETTING, "false")) ? wrapAggregates(plan) : plan;
-            }
-        };
-        ColumnarRule columnarRule = new ColumnarRule() {
-            @Override
-            public Rule<SparkPlan> postColumnarTransitions() {
-                return rule;
-            }
-        };
-        extensions.injectColumnar(new AbstractFunction1<>() {
-            @Override
-            public ColumnarRule apply(SparkSession session) {
-                return columnarRule;
-            }
-        });
+        PhysicalRule.inject(extensions, plan ->
+                "true".equals(SQLConf.get().getConfString(SETTING, "false")) ? wrapAggregates(plan) : plan);
     }
 
     private static SparkPlan wrapAggregates(SparkPlan plan) {

@@ -13,22 +13,94 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.UUID;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.TaskContext;
+import org.apache.spark.unsafe.types.UTF8String;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
 class BarrierTest {
     private static final Duration LIMIT = Duration.ofSeconds(60);
 
-    private final TaskContext task = Tasks.task();
+    private final UUID run = UUID.randomUUID();
+    private final Barrier barrier = Barrier.of(run);
+    private final TaskContext task = Tasks.task(run);
 
     @AfterEach
     void endTask() {
         Tasks.complete(task);
+        barrier.release(run);
+    }
+
+    @Test
+    void rowsOfAnotherQueryAreNotWaitedFor() throws Exception {
+        UUID other = UUID.randomUUID();
+        TaskContext busy = Tasks.task(other);
+        Barrier.sentBy(busy).increment();
+        Barrier.onFlush(busy, () -> {
+            throw new IllegalStateException("another query was flushed");
+        });
+        assertEquals("done", barrier.whileIdle(in(0), () -> "done"));
+        Barrier otherBarrier = Barrier.of(other);
+        assertNull(otherBarrier.whileIdle(in(5), () -> "too early"));
+        otherBarrier.release(other);
+        Tasks.complete(busy);
+    }
+
+    @Test
+    void aPauseHoldsTheSourcesOfOneQueryOnly() {
+        UUID other = UUID.randomUUID();
+        Barrier otherBarrier = Barrier.of(other);
+        TaskContext unpaused = Tasks.task(other);
+        barrier.pause(true);
+        Tasks.in(unpaused, () -> {
+            InFlightOffsets offsets = InFlightOffsets.begin((record, error) -> {});
+            offsets.read(offsets.mine(), UTF8String.fromString("t"), 0, 7);
+            return null;
+        });
+        assertEquals(List.of(), barrier.reached());
+        assertEquals(List.of(new RecordPosition("t", 0, 7)), otherBarrier.reached());
+        Tasks.complete(unpaused);
+        assertEquals(List.of(), otherBarrier.reached());
+        otherBarrier.release(other);
+    }
+
+    @Test
+    void aReaderThatWaitsHasProcessedItsRows() {
+        Tasks.in(task, () -> {
+            InFlightOffsets offsets = InFlightOffsets.begin((record, error) -> {});
+            assertEquals(List.of(), barrier.next());
+            offsets.read(offsets.mine(), UTF8String.fromString("t"), 3, 41);
+            assertNull(barrier.next());
+            assertEquals(List.of(new RecordPosition("t", 3, 41)), barrier.reached());
+            offsets.setReading(true);
+            assertEquals(List.of(new RecordPosition("t", 3, 42)), barrier.next());
+            offsets.setReading(false);
+            assertNull(barrier.next());
+            return null;
+        });
+    }
+
+    @Test
+    void aPausedReaderHoldsTheRowThatItGot() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            barrier.pause(true);
+            CompletableFuture<Void> read = CompletableFuture.runAsync(() -> Tasks.in(task, () -> {
+                InFlightOffsets offsets = InFlightOffsets.begin((record, error) -> {});
+                offsets.read(offsets.mine(), UTF8String.fromString("t"), 0, 5);
+                return null;
+            }));
+            assertEquals(List.of(new RecordPosition("t", 0, 5)),
+                    Barrier.poll(in(20_000), () -> barrier.reached().isEmpty() ? null : barrier.next()));
+            assertEquals(false, read.isDone());
+            barrier.pause(false);
+            read.get(10, SECONDS);
+            assertNull(barrier.next());
+        });
     }
 
     private static long in(long ms) {
@@ -37,7 +109,7 @@ class BarrierTest {
 
     @Test
     void theWorkRunsWithoutTasks() throws Exception {
-        assertEquals("done", Barrier.whileIdle(in(0), () -> "done"));
+        assertEquals("done", barrier.whileIdle(in(0), () -> "done"));
     }
 
     @Test
@@ -47,9 +119,9 @@ class BarrierTest {
             Barrier.ReceivedCount received = Barrier.receivedBy(task);
             received.setIdle(true);
             sent.increment();
-            assertNull(Barrier.whileIdle(in(20), () -> "too early"));
+            assertNull(barrier.whileIdle(in(20), () -> "too early"));
             CompletableFuture.runAsync(received::increment, CompletableFuture.delayedExecutor(20, MILLISECONDS));
-            assertEquals("done", Barrier.whileIdle(in(20_000), () -> "done"));
+            assertEquals("done", barrier.whileIdle(in(20_000), () -> "done"));
         });
     }
 
@@ -60,18 +132,18 @@ class BarrierTest {
         sent.increment();
         received.increment();
         received.setIdle(false);
-        assertNull(Barrier.whileIdle(in(20), () -> "too early"));
+        assertNull(barrier.whileIdle(in(20), () -> "too early"));
         received.setIdle(true);
-        assertEquals("done", Barrier.whileIdle(in(20), () -> "done"));
+        assertEquals("done", barrier.whileIdle(in(20), () -> "done"));
     }
 
     @Test
     void endedTasksDoNotCount() throws Exception {
         Barrier.sentBy(task).increment();
         Barrier.receivedBy(task);
-        assertNull(Barrier.whileIdle(in(5), () -> "too early"));
+        assertNull(barrier.whileIdle(in(5), () -> "too early"));
         Tasks.complete(task);
-        assertEquals("done", Barrier.whileIdle(in(5), () -> "done"));
+        assertEquals("done", barrier.whileIdle(in(5), () -> "done"));
     }
 
     @Test
@@ -88,7 +160,7 @@ class BarrierTest {
                     throw new IllegalStateException(error);
                 }
             });
-            Barrier.whileIdle(in(20_000), () -> {
+            barrier.whileIdle(in(20_000), () -> {
                 Thread.sleep(20);
                 return events.add("work");
             });
@@ -101,7 +173,7 @@ class BarrierTest {
     void theBarrierGivesUpOnATaskThatDoesNotPause() {
         assertTimeoutPreemptively(LIMIT, () -> {
             Barrier.onPause(task, point -> {});
-            assertNull(Barrier.whileIdle(in(20), () -> "too early"));
+            assertNull(barrier.whileIdle(in(20), () -> "too early"));
         });
     }
 
@@ -117,7 +189,7 @@ class BarrierTest {
                     passed.completeExceptionally(error);
                 }
             }));
-            assertThrows(IOException.class, () -> Barrier.whileIdle(in(20_000), () -> {
+            assertThrows(IOException.class, () -> barrier.whileIdle(in(20_000), () -> {
                 throw new IOException("a full disk");
             }));
             passed.get(10, SECONDS);
@@ -128,7 +200,7 @@ class BarrierTest {
     void bufferedResultsAreFlushedBeforeTheWork() throws Exception {
         List<String> events = new ArrayList<>();
         Barrier.onFlush(task, () -> events.add("flush"));
-        Barrier.whileIdle(in(0), () -> events.add("work"));
+        barrier.whileIdle(in(0), () -> events.add("work"));
         assertEquals(List.of("flush", "work"), events);
     }
 

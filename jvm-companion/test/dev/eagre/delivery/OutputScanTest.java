@@ -34,6 +34,11 @@ class OutputScanTest {
                 TimestampType.CREATE_TIME, 0, 0, new byte[0], new byte[0], all, Optional.empty())));
     }
 
+    /** A result of the pipeline, written by the given incarnation of it. */
+    private void result(int partition, long offset, int incarnation, String identity) {
+        record(partition, offset, "eagre", "score " + incarnation + " " + identity + " 123");
+    }
+
     private DeliveredOffsets read(OutputScan scan, long... ends) {
         StringBuilder starts = new StringBuilder();
         StringBuilder until = new StringBuilder();
@@ -52,7 +57,7 @@ class OutputScanTest {
 
     @Test
     void identitiesInHeadersAreFound() {
-        record(0, 0, "eagre", "score 1 in/0/10/0 123");
+        result(0, 0, 1, "in/0/10/0");
         record(0, 1, "other", "x", "eagre", "score 1 in/3/11/2 123");
         DeliveredOffsets delivered = read(scan(0, "{}"), 2);
         assertEquals(2, delivered.size());
@@ -72,9 +77,9 @@ class OutputScanTest {
 
     @Test
     void committedRowsAreNotStored() {
-        record(0, 0, "eagre", "score 1 in/0/9/0 123");
-        record(0, 1, "eagre", "score 1 in/0/10/0 123");
-        record(0, 2, "eagre", "score 1 in/1/9/0 123");
+        result(0, 0, 1, "in/0/9/0");
+        result(0, 1, 1, "in/0/10/0");
+        result(0, 2, 1, "in/1/9/0");
         DeliveredOffsets delivered = read(scan(0, "{\"in\":{\"0\":10}}"), 3);
         assertFalse(delivered.contains("in", 0, 9, 0));
         assertTrue(delivered.contains("in", 0, 10, 0), "read again from this offset on");
@@ -84,11 +89,11 @@ class OutputScanTest {
     /** Results written after the fence of a later run do not count. */
     @Test
     void resultsOfAFencedProcessDoNotCount() {
-        record(0, 0, "eagre", "score 1 in/0/1/0 123");
+        result(0, 0, 1, "in/0/1/0");
         record(0, 1, "eagre-fence", "score 2");
-        record(0, 2, "eagre", "score 1 in/0/2/0 123");
-        record(0, 3, "eagre", "score 2 in/0/3/0 123");
-        record(1, 0, "eagre", "score 1 in/0/4/0 123");
+        result(0, 2, 1, "in/0/2/0");
+        result(0, 3, 2, "in/0/3/0");
+        result(1, 0, 1, "in/0/4/0");
         DeliveredOffsets delivered = read(scan(1, "{}"), 4, 1);
         assertTrue(delivered.contains("in", 0, 1, 0), "written before the fence");
         assertFalse(delivered.contains("in", 0, 2, 0), "written after the fence");
@@ -101,8 +106,8 @@ class OutputScanTest {
         record(0, 0, "eagre-fence", "score 3");
         record(0, 1, "eagre-fence", "score 2");
         record(0, 2, "eagre-fence", "another 9");
-        record(0, 3, "eagre", "score 2 in/0/1/0 123");
-        record(0, 4, "eagre", "score 3 in/0/2/0 123");
+        result(0, 3, 2, "in/0/1/0");
+        result(0, 4, 3, "in/0/2/0");
         DeliveredOffsets delivered = read(scan(1, "{}"), 5);
         assertFalse(delivered.contains("in", 0, 1, 0));
         assertTrue(delivered.contains("in", 0, 2, 0));
@@ -110,8 +115,8 @@ class OutputScanTest {
 
     @Test
     void theScanStartsWithTheGivenFence() {
-        record(0, 0, "eagre", "score 4 in/0/1/0 123");
-        record(0, 1, "eagre", "score 5 in/0/2/0 123");
+        result(0, 0, 4, "in/0/1/0");
+        result(0, 1, 5, "in/0/2/0");
         DeliveredOffsets delivered = read(scan(5, "{}"), 2);
         assertFalse(delivered.contains("in", 0, 1, 0));
         assertTrue(delivered.contains("in", 0, 2, 0));
@@ -127,8 +132,8 @@ class OutputScanTest {
 
     @Test
     void recordsAfterTheEndAreNotRead() {
-        record(0, 0, "eagre", "score 1 in/0/1/0 123");
-        record(0, 1, "eagre", "score 1 in/0/2/0 123");
+        result(0, 0, 1, "in/0/1/0");
+        result(0, 1, 1, "in/0/2/0");
         assertEquals(1, read(scan(0, "{}"), 1).size());
     }
 

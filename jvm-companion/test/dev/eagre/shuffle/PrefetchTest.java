@@ -15,6 +15,7 @@ import dev.eagre.spark.Tasks;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.UUID;
 import java.util.Random;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
@@ -33,7 +34,8 @@ class PrefetchTest {
     private static final Duration LIMIT = Duration.ofSeconds(60);
     private static final long SEED = 99;
 
-    private final TaskContext task = Tasks.task();
+    private final UUID run = UUID.randomUUID();
+    private final TaskContext task = Tasks.task(run);
 
     @AfterEach
     void endTask() {
@@ -225,7 +227,7 @@ class PrefetchTest {
             while (seen.isEmpty()) Thread.sleep(1);
             List<Integer> atThePause = Barrier.poll(System.nanoTime() + SECONDS.toNanos(20), () -> {
                 try {
-                    return Barrier.whileIdle(System.nanoTime() + SECONDS.toNanos(1), () -> {
+                    return Barrier.of(run).whileIdle(System.nanoTime() + SECONDS.toNanos(1), () -> {
                         fed.queue.add(row(2));
                         Thread.sleep(50);
                         return List.copyOf(seen);

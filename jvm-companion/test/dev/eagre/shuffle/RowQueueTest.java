@@ -15,6 +15,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.UUID;
 import java.util.NoSuchElementException;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
@@ -36,8 +37,9 @@ class RowQueueTest {
     private static final Duration LIMIT = Duration.ofSeconds(60);
     private static final long SEED = 42;
 
-    private final TaskContext writer = Tasks.task();
-    private final TaskContext reader = Tasks.task();
+    private final UUID run = UUID.randomUUID();
+    private final TaskContext writer = Tasks.task(run);
+    private final TaskContext reader = Tasks.task(run);
 
     @AfterEach
     void endTasks() {
@@ -245,7 +247,7 @@ class RowQueueTest {
             CompletableFuture<Void> reading = CompletableFuture.runAsync(() -> {
                 while (rows.hasNext()) seen.add(rows.next()._2());
             });
-            List<Object> atThePause = Barrier.whileIdle(System.nanoTime() + SECONDS.toNanos(20), () -> {
+            List<Object> atThePause = Barrier.of(run).whileIdle(System.nanoTime() + SECONDS.toNanos(20), () -> {
                 left.increment();
                 queue.put("after", writer);
                 queue.end();

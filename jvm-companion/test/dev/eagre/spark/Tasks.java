@@ -1,6 +1,7 @@
 package dev.eagre.spark;
 
 import java.util.Properties;
+import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.spark.TaskContext;
@@ -24,7 +25,18 @@ public final class Tasks {
 
     /** A task with an attempt number, from 0. */
     public static TaskContextImpl task(int attempt) {
-        return new TaskContextImpl(0, 0, 0, ATTEMPTS.getAndIncrement(), attempt, 1, null, new Properties(), null,
+        return task(attempt, new Properties());
+    }
+
+    /** A task of a streaming query's run. */
+    public static TaskContextImpl task(UUID run) {
+        Properties properties = new Properties();
+        properties.setProperty("spark.jobGroup.id", run.toString());
+        return task(0, properties);
+    }
+
+    private static TaskContextImpl task(int attempt, Properties properties) {
+        return new TaskContextImpl(0, 0, 0, ATTEMPTS.getAndIncrement(), attempt, 1, null, properties, null,
                 TaskMetrics.empty(), BigDecimal.exact(1), Map$.MODULE$.empty());
     }
 

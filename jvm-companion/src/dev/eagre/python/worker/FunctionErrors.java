@@ -17,7 +17,7 @@ public final class FunctionErrors {
     private final StructType source;
     private final int[] fields;
     private final RowOrdinals ordinals;
-    private InFlightOffsets.SourcePosition position;
+    private InFlightOffsets.ThreadPosition position;
     private boolean initialized;
 
     public FunctionErrors(FunctionOptions options, String functions, DataType source) {

@@ -49,10 +49,6 @@ public final class FunctionOptions {
         return json.get("python").asText();
     }
 
-    String pipeline() {
-        return json.get("pipeline").asText();
-    }
-
     List<String> path() {
         List<String> entries = new ArrayList<>();
         json.get("path").forEach(entry -> entries.add(entry.asText()));

@@ -25,6 +25,11 @@ public final class FunctionSpec implements Serializable {
         this.options = options;
     }
 
+    /** The same function with other options. */
+    public FunctionSpec with(String changed) {
+        return new FunctionSpec(name, code, returns, changed);
+    }
+
     @Override
     public boolean equals(Object other) {
         return other instanceof FunctionSpec that

@@ -1,0 +1,29 @@
+package dev.eagre.connectors.upsert;
+
+/**
+ * The version of a row: the position of its record, or a number in the row.
+ *
+ * <p>Two versions of one source are compared by offset, then by ordinal. Versions of different sources are
+ * compared by time, then by name; the database does this, because it has the stored version. The stored
+ * time never goes back, so that records with unordered times cannot form a cycle.
+ *
+ * @param source a topic partition, or the column with the row's version
+ * @param offset the record's offset, or the row's version number
+ * @param ordinal the number of the row among those of its record with the same key
+ * @param time when the record was written, in milliseconds
+ */
+public record RowVersion(String source, long offset, int ordinal, long time) {
+    public boolean sameSource(RowVersion other) {
+        return source.equals(other.source);
+    }
+
+    /** Whether this version is newer than another of the same source. */
+    boolean newerThan(RowVersion other) {
+        return offset != other.offset ? offset > other.offset : ordinal > other.ordinal;
+    }
+
+    /** The version to store when it replaces another of the same source. */
+    RowVersion over(RowVersion other) {
+        return time >= other.time ? this : new RowVersion(source, offset, ordinal, other.time);
+    }
+}

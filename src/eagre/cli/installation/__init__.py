@@ -1,0 +1,1 @@
+"""Commands about the installation: what it needs, its jars, completion in shells."""

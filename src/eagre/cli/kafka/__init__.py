@@ -1,0 +1,1 @@
+"""Commands about Kafka: topics and their records, dead letters, the embedded broker."""

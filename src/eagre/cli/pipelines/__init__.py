@@ -1,0 +1,1 @@
+"""Commands about pipelines: check, size, run, watch and stop them; their checkpoints."""

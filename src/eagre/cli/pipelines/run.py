@@ -1,0 +1,297 @@
+"""``eagre run``: the pipelines of a file, each in a Spark process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eagre.broker import EmbeddedBroker, registry
+from eagre.cli.commands import Command, Option
+from eagre.cli.console import Verbosity, detail, live, rewrite_line, say, verbosity, warn
+from eagre.cli.exit_codes import ExitCode
+from eagre.cli.options import app_argument, brokers_option, require_once, spark_options
+from eagre.cli.pipelines.dashboard import beside, dashboard_options, judge_slo
+from eagre.config import counted, project_dir
+from eagre.connectors import MODES
+from eagre.profile import CHOICE, CLIENTS
+from eagre.runtime import runs
+from eagre.runtime.app import App
+from eagre.runtime.spec import RunSpec
+from eagre.runtime.supervisor import RESTARTS, Event, Supervisor
+from eagre.session import LOG_LEVEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eagre.runtime.runs import RunStatus
+
+_PLAIN_EVERY_SECONDS = 10
+_URGENT = frozenset({"restarting", "stalled"})
+"""Events that are shown with --quiet, too."""
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "eagre run score.py",
+        "eagre run score.py:fraud --brokers kafka:9092 --every '1 minute'",
+        "eagre run score.py --mode available-now --from earliest",
+        "eagre run score.py --conf spark.driver.memory=4g --conf spark.ui.enabled=true",
+    ),
+)
+@app_argument()
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="real-time",
+    show_default=True,
+    help="The execution mode; available-now processes the backlog and stops.",
+)
+@click.option(
+    "--every",
+    metavar="INTERVAL",
+    help="The epoch in real time, the trigger in micro-batch. [default: 1 minute; 500 ms]",
+)
+@click.option(
+    "--checkpoint",
+    metavar="DIR",
+    help="Where offsets and state are kept. [default: .eagre/checkpoints/PIPELINE]",
+)
+@click.option(
+    "--from",
+    "start",
+    metavar="earliest|latest|TIME",
+    help="Where a new checkpoint starts reading. [default: latest; earliest in available-now]",
+)
+@click.option("--no-check", is_flag=True, help="Start even if the check finds errors.")
+@click.option(
+    "--restarts",
+    type=click.IntRange(0),
+    metavar="N",
+    default=RESTARTS,
+    show_default=True,
+    help="Failures in a row, without a commit between them, before the run gives up.",
+)
+@brokers_option("what the app names, else an embedded broker")
+@click.option(
+    "--profile",
+    cls=Option,
+    group="Kafka",
+    type=click.Choice(list(CLIENTS)),
+    help="What the Kafka clients are tuned for. [default: latency]",
+)
+@spark_options
+@dashboard_options
+@click.option(
+    "--slo-check",
+    is_flag=True,
+    cls=Option,
+    group="Dashboard",
+    help=f"At the end, exit with {ExitCode.SLO_BROKEN:d} if a pipeline broke its SLO.",
+)
+def run(
+    app: str,
+    no_check: bool,
+    restarts: int,
+    profile: str | None,
+    conf: dict[str, str],
+    no_dashboard: bool,
+    dashboard_port: int,
+    no_payloads: bool,
+    slo_check: bool,
+    **how: Any,  # noqa: ANN401  (the options that a RunSpec has by the same names)
+) -> None:
+    """Run the pipelines of a file until Ctrl-C or SIGTERM drains them.
+
+    A pipeline that fails is restarted: immediately, then after 1, 2, 4 ... 30 s.
+
+    A drain lets the current epoch finish and commit, so that nothing is repeated at the next
+    start; a second Ctrl-C stops immediately.
+    """
+    if slo_check and no_dashboard:
+        raise click.UsageError("--slo-check needs the dashboard's meter: drop --no-dashboard.")
+    chosen = App.parse(app)
+    chosen.check_readable()
+    settings = _settings(conf, profile, how["master"])
+    spec = RunSpec(str(chosen.path), chosen.chosen, settings=settings, check=not no_check, **how)
+    detail(f"Spark logs to {project_dir() / 'logs'}")
+    with (
+        contextlib.closing(Display()) as display,
+        contextlib.closing(ProjectBroker()) as cluster,
+        beside(not no_dashboard, dashboard_port, _own, payloads=not no_payloads) as page,
+    ):
+        supervisor = Supervisor(
+            spec,
+            cluster.address,
+            display.show,
+            restarts=restarts,
+            page=page.url if page else "",
+        )
+        with _draining(supervisor):
+            supervisor.run()
+        if slo_check and page:
+            click.get_current_context().exit(judge_slo(page))
+
+
+def _settings(conf: dict[str, str], profile: str | None, master: str | None) -> dict[str, str]:
+    """Give the settings of the Spark session."""
+    require_once(conf, CHOICE, "--profile", profile)
+    require_once(conf, "spark.master", "--master", master)
+    chosen = {CHOICE: profile} if profile else {}
+    logged = {LOG_LEVEL: "INFO"} if verbosity() is Verbosity.VERBOSE else {}
+    return {**logged, **conf, **chosen}
+
+
+def _own() -> list[RunStatus]:
+    """The run of this process."""
+    return [run for run in runs.running() if run.pid == os.getpid()]
+
+
+class ProjectBroker:
+    """The embedded broker of the current folder: the one that runs, or one for this run."""
+
+    def __init__(self) -> None:
+        self._own: EmbeddedBroker | None = None
+        self._address = ""
+
+    def address(self) -> str:
+        """Give its address, starting it the first time if it does not run."""
+        if not self._address:
+            self._address = self._running() or self._start()
+        return self._address
+
+    def close(self) -> None:
+        """Stop the broker if it was started for this run; its data stays."""
+        if self._own:
+            self._own.stop()
+
+    def _running(self) -> str:
+        found = registry.serving(project_dir() / "broker")
+        if found:
+            say(f"using the embedded broker on {found.address}")
+        return found.address if found else ""
+
+    def _start(self) -> str:
+        self._own = EmbeddedBroker(data=project_dir() / "broker", say=say)
+        return self._own.start().address
+
+
+class Display:
+    """What a run tells people: one line, rewritten on a terminal, else one in ten seconds."""
+
+    def __init__(self) -> None:
+        self._moving = live()
+        self._runs: dict[str, dict[str, Any]] = {}
+        self._line = ""
+
+    def show(self, name: str, event: Event) -> None:
+        """Show an event."""
+        text = getattr(self, f"_{event['event']}", lambda *_: "")(name, event)
+        if text:
+            self._clear()
+            tell = warn if event["event"] in _URGENT else say
+            tell(f"{name}: {text}")
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._clear()
+
+    def _phase(self, _: str, event: Event) -> str:
+        return str(event["text"])
+
+    _note = _phase
+
+    def _checked(self, _: str, event: Event) -> str:
+        """Each finding that does not stop the run, in a line."""
+        told = [
+            f"{f['level']} {f['id']}: {f['problem']} {f['remedy']}"
+            for f in event["findings"]
+            if f["level"] != "advice"
+        ]
+        advice = sum(f["level"] == "advice" for f in event["findings"])
+        if advice:
+            told.append(f"{advice} more: see `eagre check`")
+        return "; ".join(told)
+
+    def _running(self, name: str, event: Event) -> str:
+        self._runs[name] = {"since": time.monotonic(), "said": 0.0, "written": None, **event}
+        pace = {"real-time": "epochs", "micro-batch": "triggers"}.get(event["mode"])
+        every = f", {pace} of {event['every_ms'] / 1000:g} s" if pace else ""
+        resumed = f", resumed after batch {event['resumed']}" if event["resumed"] >= 0 else ""
+        return f"running in {event['mode']}{every}{resumed}; Ctrl-C drains"
+
+    def _restarting(self, _: str, event: Event) -> str:
+        tries = f"{event['attempt']} of {event['most']}"
+        return f"{event['reason']} Starting again {event['when']} ({tries})"
+
+    def _stalled(self, _: str, event: Event) -> str:
+        return f"stalled: {event['reason']}"
+
+    def _flows(self, _: str, __: Event) -> str:
+        return "records flow again"
+
+    def _draining(self, name: str, event: Event) -> str:
+        within = event["within_ms"] / 1000
+        self._runs[name]["until"] = time.monotonic() + within
+        return f"draining, within {within:g} s; a second Ctrl-C stops immediately"
+
+    def _status(self, name: str, event: Event) -> str:
+        text = self._figures(self._runs[name], event)
+        if self._moving:
+            self._move(f"{name}: {text}")
+            return ""
+        said = self._runs[name]["said"]
+        if time.monotonic() - said < _PLAIN_EVERY_SECONDS:
+            return ""
+        self._runs[name]["said"] = time.monotonic()
+        return text
+
+    def _ended(self, name: str, event: Event) -> str:
+        how = "drained" if event["drained"] else "backlog processed"
+        first = self._runs[name].get("first") if event["written"] is not None else None
+        rows = (
+            f", {counted(event['written'] - first, 'record')} written" if first is not None else ""
+        )
+        return f"{how}{rows}"
+
+    def _figures(self, run: dict[str, Any], event: Event) -> str:
+        now, written = time.monotonic(), event["written"]
+        parts = []
+        if written is not None:
+            run.setdefault("first", written)
+            if run["written"] is not None:
+                rate = (written - run["written"]) / (now - run["at"])
+                parts.append(f"{rate:,.0f} records/s out")
+            run["written"], run["at"] = written, now
+        if event["lag"] is not None:
+            parts.append(f"lag {event['lag']:,}")
+        parts.append(counted(event["epochs"], "commit"))
+        if "until" in run:
+            parts.append(f"draining {max(0.0, run['until'] - now):.0f} s")
+        return " · ".join(parts)
+
+    def _move(self, line: str) -> None:
+        self._line = line
+        rewrite_line(line)
+
+    def _clear(self) -> None:
+        if self._line:
+            rewrite_line()
+            self._line = ""
+
+
+@contextlib.contextmanager
+def _draining(supervisor: Supervisor) -> Iterator[None]:
+    """Let SIGINT and SIGTERM drain while the run lasts."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(s, lambda *_: supervisor.stop()) for s in signals]
+    try:
+        yield
+    finally:
+        for sign, handler in zip(signals, before, strict=True):
+            signal.signal(sign, handler)

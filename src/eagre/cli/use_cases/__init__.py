@@ -1,0 +1,1 @@
+"""Commands about use cases: see one run, begin a project with one."""

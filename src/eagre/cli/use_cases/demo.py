@@ -1,0 +1,270 @@
+"""``eagre demo``: one pipeline in micro-batch and in real time, side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eagre.broker import EmbeddedBroker, Topics
+from eagre.cli.commands import Command
+from eagre.cli.console import json_option, say, table, write_json
+from eagre.cli.pipelines.dashboard import beside, dashboard_options
+from eagre.cli.progress import Progress
+from eagre.config import cache_dir, counted, interval_ms
+from eagre.errors import SettingsError
+from eagre.jvm.archive import archive
+from eagre.runtime import runs
+from eagre.runtime.app import App
+from eagre.startup_training import stop_background_training, train_in_background
+from eagre.templates import DEFAULT, folder, use_cases
+from eagre.trial.app import COMMITS, run_app, written_us
+from eagre.trial.events import EventsFile
+from eagre.trial.load import LATE_MS
+from eagre.trial.trial import Trial, scratch_folder, starter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from eagre.pipeline import Pipeline
+    from eagre.runtime.runs import RunStatus
+    from eagre.trial.process import ProcessUnderTest
+
+MICRO_BATCH_EVERY = "500 ms"
+REAL_TIME_EVERY = "5 minutes"
+WORTH_TELLING = 1.5
+SIGNALLED = 128
+"""The exit code of a command that a signal ended is this and the signal's number."""
+
+Figures = dict[str, Any]
+
+
+@click.command(
+    cls=Command,
+    examples=("eagre demo", "eagre demo fraud --seconds 30 --rate 500", "eagre demo --json -"),
+    epilog=f"Use cases: {', '.join(use_cases())}.",
+)
+@click.argument("use_case", default=DEFAULT)
+@click.option("--seconds", default=20.0, show_default=True, help="Seconds measured in each mode.")
+@click.option("--rate", type=float, help="Records per second. [default: the use case's own]")
+@click.option("--every", default=REAL_TIME_EVERY, show_default=True, help="The real-time epoch.")
+@click.option(
+    "--warmup",
+    default=8.0,
+    show_default=True,
+    help="Seconds under load before the measurement; up to two and a half times as long while "
+    "the latency is not steady.",
+)
+@json_option
+@click.option(
+    "--archive/--no-archive",
+    "archiving",
+    default=True,
+    help="Afterwards, write the start-up archive in the background if there is none, so that "
+    "Spark starts faster.",
+)
+@dashboard_options
+def demo(
+    use_case: str,
+    seconds: float,
+    rate: float | None,
+    every: str,
+    warmup: float,
+    target: str | None,
+    archiving: bool,
+    no_dashboard: bool,
+    dashboard_port: int,
+    no_payloads: bool,
+) -> None:
+    """Run a use case in micro-batch, then in real time, and compare their latencies.
+
+    The demo starts an embedded broker and sends generated events at a steady rate. Latency is the
+    time from the intended send of a record until a consumer has its result.
+    """
+    interval_ms(every)
+    if seconds <= 0 or (rate is not None and rate <= 0):
+        raise click.UsageError("--seconds and --rate must be above zero.")
+    app = folder(use_case) / "app.py"
+    events = EventsFile(str(app.with_name("generate.py")))
+    rate = rate or events.rate
+    name, results = measured(app)
+    trial = Trial(events.path, events.topic, results, rate, warmup, seconds, settling=True)
+    stop_background_training()
+    with (
+        _signals(),
+        scratch_folder(cache_dir() / "demo") as scratch,
+        beside(not no_dashboard, dashboard_port, _own, payloads=not no_payloads),
+        EmbeddedBroker(say=say) as broker,
+    ):
+        for topic in (trial.source, trial.results):
+            Topics(broker.address).create(topic, 1)
+        events.fill_tables(broker.address)
+        modes = _both(trial, f"{app}:{name}", every, broker.address, scratch)
+    epochs = modes["real-time"]["epochs"]
+    told = {"use_case": use_case, "rate": rate, "epochs": epochs}
+    result = {**told, "modes": modes, "ratio": _ratio(modes)}
+    click.echo(_text(result), err=target == "-")
+    if target:
+        write_json(target, result)
+    if archiving and not archive().exists():
+        log = train_in_background()
+        say(
+            "writing an archive of Spark's classes in the background, once, while the machine is "
+            f"idle; later starts are some seconds faster (log: {log})"
+        )
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does: nothing is left behind.
+
+    A signal that is ignored, as under ``nohup``, stays ignored; one that comes twice counts once.
+    """
+    before = {sign: signal.getsignal(sign) for sign in (signal.SIGTERM, signal.SIGHUP)}
+    heard = [sign for sign, handler in before.items() if handler is not signal.SIG_IGN]
+
+    def end(number: int, _: object) -> None:
+        for sign in heard:
+            signal.signal(sign, signal.SIG_IGN)
+        raise SystemExit(SIGNALLED + number)
+
+    for sign in heard:
+        signal.signal(sign, end)
+    try:
+        yield
+    finally:
+        for sign in heard:
+            signal.signal(sign, before[sign])
+
+
+def _both(trial: Trial, app: str, every: str, brokers: str, scratch: Path) -> dict[str, Figures]:
+    """Measure the app in one mode after the other."""
+    modes: dict[str, Figures] = {}
+    with contextlib.closing(Progress()) as progress:
+        for mode, interval in {"micro-batch": MICRO_BATCH_EVERY, "real-time": every}.items():
+            progress.start(mode, trial.warmup, trial.seconds)
+            say(
+                f"{mode}: starting Spark, then {trial.rate:,.0f} records/s: a warm-up of at least "
+                f"{trial.warmup:g} s, {trial.seconds:g} s measured"
+            )
+            start = _pipeline(app, mode, interval, brokers, scratch / mode)
+            modes[mode] = trial.run(brokers, start, progress.second)
+    real_time = modes["real-time"]
+    real_time["epochs"] = _epochs(scratch / "real-time", real_time["from_us"], trial.seconds)
+    return modes
+
+
+def _own() -> list[RunStatus]:
+    """The runs that this process started."""
+    import psutil
+
+    below = {child.pid for child in psutil.Process().children(recursive=True)}
+    return [run for run in runs.running() if run.pid in below]
+
+
+def measured(app: Path) -> tuple[str, str]:
+    """The pipeline of an app that the demo measures, its first, and the topic of its results.
+
+    Raises:
+        SettingsError: It does not write to a topic.
+    """
+    first: Pipeline = App(app).pipelines()[0]
+    if not first.sink.capabilities.measurable_latency:
+        raise SettingsError(
+            "DEMO_SINK", f"the first pipeline of {app} must write to a topic to be measured."
+        )
+    return first.name, first.sink.topics[0]
+
+
+def _pipeline(
+    app: str, mode: str, every: str, brokers: str, place: Path
+) -> Callable[[], ProcessUnderTest]:
+    place.mkdir()
+    command = run_app(
+        *(app, "--mode", mode, "--every", every, "--brokers", brokers),
+        *("--checkpoint", str(place / "checkpoint"), "--no-check"),
+        environment=_temporary_files(place),
+    )
+    return starter(command, place, place / "spark.log")
+
+
+def _temporary_files(place: Path) -> dict[str, str]:
+    """Keep what a JVM that is killed at the end of its trial would leave in the demo's folder."""
+    stated = os.environ.get("JAVA_TOOL_OPTIONS", "")
+    options = f"{stated} -XX:-UsePerfData -Djava.io.tmpdir={place}".strip()
+    return {"TMPDIR": str(place), "SPARK_LOCAL_DIRS": str(place), "JAVA_TOOL_OPTIONS": options}
+
+
+def _epochs(place: Path, since_us: int, seconds: float) -> int:
+    """How many epochs ended while it was measured."""
+    ends = written_us(place, COMMITS)
+    return sum(since_us <= at < since_us + seconds * 1_000_000 for at in ends)
+
+
+def _ratio(modes: dict[str, Figures]) -> dict[str, float]:
+    slow, fast = modes["micro-batch"], modes["real-time"]
+    return {
+        p: round(slow[f"{p}_ms"] / fast[f"{p}_ms"], 1) if fast[f"{p}_ms"] else 0.0
+        for p in ("p50", "p95", "p99")
+    }
+
+
+def _text(result: dict[str, Any]) -> str:
+    columns = ["p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"]
+    headings = ["latency in ms", "p50", "p95", "p99", "p99.9", "max", "records"]
+    rows = [
+        [mode, *(f"{figures[c]:,.1f}" for c in columns), f"{figures['records']:,}"]
+        for mode, figures in result["modes"].items()
+    ]
+    slow, fast = result["modes"]["micro-batch"], result["modes"]["real-time"]
+    ratios = [f"{slow[c] / fast[c]:,.0f}x" if fast[c] else "-" for c in columns]
+    lines = ["", table(headings, [*rows, ["micro-batch ÷ real-time", *ratios, ""]])]
+    lines += ["", _conclusion(slow, fast)]
+    lines.append(
+        f"Not included: the start of Spark ({slow['start_s']:.0f} and {fast['start_s']:.0f} s) "
+        f"and the warm-up under load ({slow['warmup_s']} and {fast['warmup_s']} s), while the JVM "
+        f"compiles. The real-time figures include {counted(result['epochs'], 'commit')}."
+    )
+    lines += _warnings(result["modes"])
+    return "\n".join([*lines, ""])
+
+
+def _conclusion(slow: Figures, fast: Figures) -> str:
+    """Say in one sentence what was seen.
+
+    >>> _conclusion({"p50_ms": 460.3, "p99_ms": 711.7}, {"p50_ms": 3.2, "p99_ms": 25.6})
+    'In real time the median latency is 3.2 ms instead of 460.3 ms (144 times lower), and p99 is \
+25.6 ms instead of 711.7 ms (28 times lower).'
+    """
+    if not fast["p50_ms"] or not fast["p99_ms"] or slow["p50_ms"] < WORTH_TELLING * fast["p50_ms"]:
+        return "Real time was not clearly faster in this run: the machine may be too busy."
+    median, tail = slow["p50_ms"] / fast["p50_ms"], slow["p99_ms"] / fast["p99_ms"]
+    lower = f" ({tail:,.0f} times lower)" if tail >= WORTH_TELLING else ""
+    return (
+        f"In real time the median latency is {fast['p50_ms']:,.1f} ms instead of "
+        f"{slow['p50_ms']:,.1f} ms ({median:,.0f} times lower), and p99 is "
+        f"{fast['p99_ms']:,.1f} ms instead of {slow['p99_ms']:,.1f} ms{lower}."
+    )
+
+
+def _warnings(modes: dict[str, Figures]) -> list[str]:
+    told = []
+    for mode, figures in modes.items():
+        if figures["lost"]:
+            of = f"{figures['lost']:,} of {figures['expected']:,}"
+            told.append(f"{mode}: {of} results did not arrive.")
+        if not figures["settled"]:
+            told.append(
+                f"{mode}: the latency was not steady yet when the measurement began; on a slow "
+                "machine use a longer --warmup or a lower --rate."
+            )
+        if figures["late_p99_ms"] > LATE_MS:
+            told.append(
+                f"{mode}: the load generator itself was {figures['late_p99_ms']:.0f} ms late at "
+                "p99; the machine is too busy for these figures to be meaningful."
+            )
+    return told

@@ -1,0 +1,87 @@
+"""The registry of connectors: built-in ones, registered ones, and those of installed packages."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TypeVar
+
+from eagre.connectors.base import Sink, Source
+from eagre.connectors.formats.base import Format
+from eagre.errors import SettingsError
+
+GROUP = "eagre.connectors"
+"""The entry points of packages that add connectors: each names a module that registers them."""
+
+T = TypeVar("T", bound="type[Source | Sink | Format]")
+
+_formats: dict[str, Format] = {}
+_sources: dict[str, type[Source]] = {}
+_sinks: dict[str, type[Sink]] = {}
+
+
+def register(connector: T) -> T:
+    """Add a source, a sink or a format. Also works as a class decorator.
+
+    >>> @register
+    ... class Upper(Format):
+    ...     name = "upper"
+    ...     def parse(self, value, schema): ...
+    ...     def encode(self, rows, columns): ...
+    >>> format_named("upper").name
+    'upper'
+    >>> del _formats["upper"]
+    """
+    if issubclass(connector, Format):
+        _formats[connector.name] = connector()
+    if issubclass(connector, Source):
+        _sources[connector.__name__] = connector
+    if issubclass(connector, Sink):
+        _sinks[connector.__name__] = connector
+    return connector
+
+
+def format_named(name: str) -> Format:
+    """Return a format by its name.
+
+    Raises:
+        SettingsError: No format has this name.
+    """
+    found = _formats.get(name) or formats().get(name)
+    if found is None:
+        raise SettingsError(
+            "FORMAT_UNKNOWN",
+            f"there is no format {name!r}; there are {', '.join(sorted(_formats))}.",
+            hint="install the package that provides it, or register it with "
+            "eagre.connectors.register.",
+        )
+    return found
+
+
+def formats() -> dict[str, Format]:
+    """Return the formats by name."""
+    _load_installed()
+    return dict(_formats)
+
+
+def sources() -> dict[str, type[Source]]:
+    """Return the classes of sources by name."""
+    _load_installed()
+    return dict(_sources)
+
+
+def sinks() -> dict[str, type[Sink]]:
+    """Return the classes of sinks by name.
+
+    >>> {"Kafka", "KafkaSink", "Postgres", "Redis"} <= set(sinks())
+    True
+    """
+    _load_installed()
+    return dict(_sinks)
+
+
+@cache
+def _load_installed() -> None:
+    """Import the modules that installed packages name as connectors."""
+    for entry in entry_points(group=GROUP):
+        entry.load()
