@@ -197,8 +197,8 @@ def written(page: str, recorded: Recorded) -> str:
     """
     for name, table in (("settings", settings_table), ("runs", runs_table)):
         marker = f"<!-- ablation:{name} -->\n"
-        head, found, rest = page.partition(marker)
-        if found:
+        head, has_table, rest = page.partition(marker)
+        if has_table:
             _, end, tail = rest.partition("<!-- /ablation -->")
             page = f"{head}{marker}{table(recorded)}\n{end}{tail}"
     return page

@@ -92,8 +92,8 @@ def test_a_run_without_private_members(cli, in_process, eagre_harness, disabled,
     )
     running.drain()
     for member in names.split(","):
-        said = [heard.get("text", "") for heard in running.heard]
-        assert any(f"is off: {member} is missing" in text for text in said), said
+        texts = [event.get("text", "") for event in running.heard]
+        assert any(f"is off: {member} is missing" in text for text in texts), texts
     assert results(eagre_harness, f"{name}-out") == expected("state", 60)
     mid_epoch = not set(names.split(",")) & {
         "STATE_STORES",

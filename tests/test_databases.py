@@ -425,31 +425,31 @@ def test_a_wrong_password_is_reported_and_not_printed(run_pipeline, database, re
     wrong = "another-" + PASSWORD
     user = "eagre" if isinstance(database, PostgresTable) else "default"
     sink = database.sink("never", credentials=database.server.credentials(user, wrong))
-    said = refused(run_pipeline, sink, named(request))
-    assert "DATABASE_LOGIN" in said
-    assert "credentials=" in said
-    assert PASSWORD not in said
+    error = refused(run_pipeline, sink, named(request))
+    assert "DATABASE_LOGIN" in error
+    assert "credentials=" in error
+    assert PASSWORD not in error
 
 
 def test_a_missing_table_is_only_created_on_request(run_pipeline, postgres, request):
     name = named(request)
-    said = refused(run_pipeline, PostgresTable(postgres).sink(name, create=False), name)
-    assert f"TABLE_MISSING: rows cannot be written to the table {name}" in said
+    error = refused(run_pipeline, PostgresTable(postgres).sink(name, create=False), name)
+    assert f"TABLE_MISSING: rows cannot be written to the table {name}" in error
     assert postgres.rows(f"SELECT 1 FROM pg_tables WHERE tablename = '{name}'") == []
 
 
 def test_the_columns_of_a_table_must_match(run_pipeline, postgres, request):
     name = named(request)
     postgres.run(f'CREATE TABLE "{name}" (card text PRIMARY KEY, n integer)')
-    said = refused(run_pipeline, PostgresTable(postgres).sink(name), name)
-    assert "TABLE_UNFIT: " in said
-    assert 'column "_eagre_source" of relation' in said
-    assert f'CREATE TABLE IF NOT EXISTS "{name}"' in said
+    error = refused(run_pipeline, PostgresTable(postgres).sink(name), name)
+    assert "TABLE_UNFIT: " in error
+    assert 'column "_eagre_source" of relation' in error
+    assert f'CREATE TABLE IF NOT EXISTS "{name}"' in error
 
 
 def test_a_row_without_a_key_is_refused(run_pipeline, database, request):
-    said = refused(run_pipeline, database.sink("keyless"), named(request), [{"n": 1}])
-    assert "KEY_NULL: a row has no value in the column 'card'" in said
+    error = refused(run_pipeline, database.sink("keyless"), named(request), [{"n": 1}])
+    assert "KEY_NULL: a row has no value in the column 'card'" in error
 
 
 def test_an_existing_table_may_have_other_types(run_pipeline, postgres, request):

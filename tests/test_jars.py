@@ -46,28 +46,28 @@ def test_the_package_contains_no_repository_address():
 def test_jars_can_be_copied_from_a_folder_without_a_network(empty_cache, tmp_path, nested):
     offline = tmp_path / "offline"
     shutil.copytree(empty_cache["spark"], offline / "spark" if nested else offline)
-    said = []
-    jars.fetch("spark", said.append, offline)
+    messages = []
+    jars.fetch("spark", messages.append, offline)
     jars.verify("spark")
-    assert said == [f"copying 5 spark jars from {offline}"]
+    assert messages == [f"copying 5 spark jars from {offline}"]
     assert [path.parent for path in jars.class_path("spark")] == [jars.folder("spark")] * 5
 
 
 def test_only_one_process_fetches_at_a_time(empty_cache, monkeypatch):
     monkeypatch.setenv("EAGRE_JARS", str(empty_cache["spark"]))
-    said = []
+    messages = []
 
     def say(text):
         """Release the cache when the other process prints that it waits."""
-        said.append(text)
+        messages.append(text)
         held.close()
 
     jars.cache_dir().mkdir()
     held = (jars.cache_dir() / "fetch.lock").open("w")
     fcntl.flock(held, fcntl.LOCK_EX)
     jars.fetch("spark", say)
-    assert said[0] == "waiting for another process that is fetching jars"
-    assert said[1].startswith("copying 5 spark jars")
+    assert messages[0] == "waiting for another process that is fetching jars"
+    assert messages[1].startswith("copying 5 spark jars")
     jars.verify("spark")
 
 

@@ -38,10 +38,10 @@ def test_waiting_for_a_slow_broker_prints_a_message(monkeypatch):
     monkeypatch.setattr(server, "START_SECONDS", 0.1)
     monkeypatch.setattr(server, "REMIND_SECONDS", 0.2)
     monkeypatch.setattr(waiting, "machine_slowness", lambda: 3000.0)
-    said = []
-    with EmbeddedBroker(say=said.append) as broker:
+    messages = []
+    with EmbeddedBroker(say=messages.append) as broker:
         assert broker.port
-    assert any("still starting after 0.2 s" in line for line in said), said
+    assert any("still starting after 0.2 s" in line for line in messages), messages
 
 
 def test_a_broker_that_never_answers_is_removed(monkeypatch):

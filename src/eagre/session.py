@@ -127,8 +127,8 @@ def session(app_name: str = "eagre", master: str | None = None, **settings: str)
         builder.config(key if "." in key else key.replace("__", "."), value)
     spark = configure(builder).getOrCreate()
     level = spark.conf.get(LOG_LEVEL, None)
-    for one in ("OFF", level) if level else ():
-        spark.sparkContext.setLogLevel(one)
+    for name in ("OFF", level) if level else ():
+        spark.sparkContext.setLogLevel(name)
     return spark
 
 

@@ -152,9 +152,9 @@ class Bench:
         finally:
             topics.delete([job.source, job.sink])
             shutil.rmtree(self._state(), ignore_errors=True)
-        told = {**figures, "problems": problems(figures, recovery=kill)}
-        self._observer.end(told)
-        return told
+        result = {**figures, "problems": problems(figures, recovery=kill)}
+        self._observer.end(result)
+        return result
 
     def _trial(self, chosen: Workload, system: System, job: Job, *, kill: bool) -> Figures:
         logs = self._folder / "logs" / job.group
@@ -174,9 +174,9 @@ class Bench:
         figures = trial.run(self._broker.address, start, self._observer.second)
         from_us = figures.pop("from_us")
         times = system.checkpoint_times(self._state())
-        marks = [round((at - from_us) / 1e6, 3) for at in times]
-        gaps = gaps_ms(figures["series"], marks, chosen.seconds)
-        return {**figures, "checkpoints": marks, "gaps_ms": gaps}
+        checkpoints = [round((at - from_us) / 1e6, 3) for at in times]
+        gaps = gaps_ms(figures["series"], checkpoints, chosen.seconds)
+        return {**figures, "checkpoints": checkpoints, "gaps_ms": gaps}
 
     def _state(self) -> Path:
         return self._folder / "state" / str(self._trials)
@@ -262,13 +262,13 @@ def problems(figures: Figures, *, recovery: bool = False) -> list[str]:
     if not recovery:
         counted["repeated"] = "results came again"
     counted["negative"] = "results came before their event"
-    told = [f"{figures[name]:,} {text}" for name, text in counted.items() if figures[name]]
+    texts = [f"{figures[name]:,} {text}" for name, text in counted.items() if figures[name]]
     if figures["late_p99_ms"] > LATE_MS and not recovery:
-        told.append(f"{BEHIND} was {figures['late_p99_ms']:.0f} ms late at p99")
-    return told
+        texts.append(f"{BEHIND} was {figures['late_p99_ms']:.0f} ms late at p99")
+    return texts
 
 
-def gaps_ms(series: list[Figures], marks: list[float], seconds: float) -> list[float]:
+def gaps_ms(series: list[Figures], checkpoints: list[float], seconds: float) -> list[float]:
     """Return the longest wait of a row around each checkpoint of the measured time.
 
     Rows that wait for a checkpoint are due in the second of its end, or in a neighbouring one.
@@ -278,7 +278,7 @@ def gaps_ms(series: list[Figures], marks: list[float], seconds: float) -> list[f
     [90.0]
     """
     longest = {second["second"]: second["max_ms"] for second in series}
-    seen = [math.floor(mark) for mark in marks if 0 <= mark < seconds]
+    seen = [math.floor(checkpoint) for checkpoint in checkpoints if 0 <= checkpoint < seconds]
     around = [[longest[s] for s in (at - 1, at, at + 1) if s in longest] for at in seen]
     return [max(waits) for waits in around if waits]
 

@@ -153,9 +153,9 @@ def run(
             )
         else:
             trials = campaign.run(measure)
-    found = document(options, chosen, drivers, trials, missing)
-    click.echo(_tables(found), err=target == "-")
-    _write(found, folder, target)
+    measured = document(options, chosen, drivers, trials, missing)
+    click.echo(_tables(measured), err=target == "-")
+    _write(measured, folder, target)
 
 
 @bench.command(examples=("eagre bench sweep epoch", "eagre bench sweep operators --rounds 2"))
@@ -212,24 +212,24 @@ def sweep(
     folder = _folder(out)
     progress = RunProgress()
     with contextlib.closing(progress):
-        found = plan.run(folder, progress)
+        measured = plan.run(folder, progress)
     tables = {"operators": _operators_table, "boundary": _boundary_table}
-    click.echo(tables.get(kind, _sweep_table)(found), err=target == "-")
-    _write(found, folder, target)
+    click.echo(tables.get(kind, _sweep_table)(measured), err=target == "-")
+    _write(measured, folder, target)
 
 
 @bench.command("list", examples=("eagre bench list", "eagre bench list --json -"))
 @json_option
 def list_(target: str | None) -> None:
     """List workloads and systems, and which system runs which workload."""
-    found = {name: {s.name: s.refusal(name) for s in SYSTEMS.values()} for name in names()}
+    refusals = {name: {s.name: s.refusal(name) for s in SYSTEMS.values()} for name in names()}
     lines = []
     for name in names():
         one = workload(name)
         statement = one.statement.strip().replace("\n", "\n  ")
         lines.append(f"{name}: {one.title}\n  {statement}")
-    rows = [[n, *("no" if found[n][s] else "yes" for s in SYSTEMS)] for n in names()]
-    result(target, found, "\n".join([*lines, "", table(["workload", *SYSTEMS], rows)]))
+    rows = [[n, *("no" if refusals[n][s] else "yes" for s in SYSTEMS)] for n in names()]
+    result(target, refusals, "\n".join([*lines, "", table(["workload", *SYSTEMS], rows)]))
 
 
 @bench.command("compare", examples=("eagre bench compare before/bench.json after/bench.json",))
@@ -238,12 +238,12 @@ def list_(target: str | None) -> None:
 @json_option
 def compare_(before: Path, after: Path, target: str | None) -> None:
     """Compare run B with run A, beyond the spread of their A/A controls."""
-    found = compare(load_document(before), load_document(after))
+    differences = compare(load_document(before), load_document(after))
     if target:
-        write_json(target, found)
+        write_json(target, differences)
     rows = [
         [f"{w}: {s}", m, number(f["before"]), number(f["after"]), f"{f['ratio']:.2f}", f["verdict"]]
-        for w, systems in found.items()
+        for w, systems in differences.items()
         for s, figures in systems.items()
         for m, f in figures.items()
     ]
@@ -259,8 +259,8 @@ def publish_(source: Path | None) -> None:
 
     RUN is a bench.json or its folder. [default: the newest under .eagre/bench]
     """
-    found = load_document(source or _newest())
-    for path in publish(found, [Path(name) for name in PUBLISHED]):
+    measured = load_document(source or _newest())
+    for path in publish(measured, [Path(name) for name in PUBLISHED]):
         say(f"wrote {path}")
 
 
@@ -298,42 +298,44 @@ def _newest() -> Path:
     return runs[-1]
 
 
-def _write(found: Document, folder: Path, target: str | None) -> None:
+def _write(measured: Document, folder: Path, target: str | None) -> None:
     from eagre_bench.report import write_report
 
-    (folder / "bench.json").write_text(json.dumps(found, indent=1) + "\n")
+    (folder / "bench.json").write_text(json.dumps(measured, indent=1) + "\n")
     if target:
-        write_json(target, found)
-    write_report(found, folder / "report.html")
+        write_json(target, measured)
+    write_report(measured, folder / "report.html")
     say(f"the report is {folder / 'report.html'}")
 
 
-def _tables(found: Document) -> str:
-    return "\n\n".join(_table(found, name) for name in found["results"]) + "\n"
+def _tables(measured: Document) -> str:
+    return "\n\n".join(_table(measured, name) for name in measured["results"]) + "\n"
 
 
-def _table(found: Document, name: str) -> str:
+def _table(measured: Document, name: str) -> str:
     columns = ["p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms", "cpu_s_per_million", "rss_mb"]
     headings = [name, "p50", "p95", "p99", "p99.9", "max", "CPU s/M", "MB", "lost", "vs batch p99"]
     rows = []
     notes = []
-    for key, figures in found["results"][name].items():
+    for key, figures in measured["results"][name].items():
         if not figures["valid"]:
             notes.append(f"{key}: {reason(figures)}")
         if "p50_ms" not in figures:
             continue
-        told = found["ratios"][name].get(key, {}).get("spark-micro-batch", {}).get("p99_ms")
-        times = "" if not told else f"{told['ratio']:,.1f}x" if told["differs"] else "no difference"
-        mark = "" if figures["valid"] else " (invalid)"
+        ratio = measured["ratios"][name].get(key, {}).get("spark-micro-batch", {}).get("p99_ms")
+        times = (
+            "" if not ratio else f"{ratio['ratio']:,.1f}x" if ratio["differs"] else "no difference"
+        )
+        note = "" if figures["valid"] else " (invalid)"
         rows.append(
-            [key + mark, *(number(figures[c]) for c in columns), f"{figures['lost']:,}", times]
+            [key + note, *(number(figures[c]) for c in columns), f"{figures['lost']:,}", times]
         )
     return "\n".join(["", table(headings, rows), *notes])
 
 
-def _sweep_table(found: Document) -> str:
-    headings = [found["sweep"], "p50", "p99", "p99.9", "max", "recovery ms", "repeated"]
-    points = [*found["points"], *([found["baseline"]] if found["baseline"] else [])]
+def _sweep_table(measured: Document) -> str:
+    headings = [measured["sweep"], "p50", "p99", "p99.9", "max", "recovery ms", "repeated"]
+    points = [*measured["points"], *([measured["baseline"]] if measured["baseline"] else [])]
     rows = [
         [
             p["label"],
@@ -347,7 +349,7 @@ def _sweep_table(found: Document) -> str:
     return "\n" + table(headings, rows)
 
 
-def _operators_table(found: Document) -> str:
+def _operators_table(measured: Document) -> str:
     columns = {
         "p50": "p50_ms",
         "p95": "p95_ms",
@@ -357,11 +359,11 @@ def _operators_table(found: Document) -> str:
         "p50 ÷ count": "p50_ratio",
         "p99 ÷ count": "p99_ratio",
     }
-    measured = [{**found["baseline"], "workload": found["workload"]}, *found["points"]]
-    return _compared_table(measured, {"operator": "label", "workload": "workload"}, columns)
+    points = [{**measured["baseline"], "workload": measured["workload"]}, *measured["points"]]
+    return _compared_table(points, {"operator": "label", "workload": "workload"}, columns)
 
 
-def _boundary_table(found: Document) -> str:
+def _boundary_table(measured: Document) -> str:
     names = {"system": "system", "workload": "workload", "epoch": "label"}
     columns = {
         "p50": "p50_ms",
@@ -373,7 +375,7 @@ def _boundary_table(found: Document) -> str:
         "p99 ÷ flink": "p99_ratio",
         "gap ÷ flink": "gap_ratio",
     }
-    return _compared_table(found["points"], names, columns)
+    return _compared_table(measured["points"], names, columns)
 
 
 def _compared_table(points: list[Document], names: dict[str, str], columns: dict[str, str]) -> str:

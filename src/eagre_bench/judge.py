@@ -181,6 +181,6 @@ def _parse(value: bytes) -> dict[str, Any]:
 
 
 def _second(at: int, figures: Histogram) -> dict[str, float]:
-    told = figures.summary()
-    kept = {name: told[name] for name in ("p50_ms", "p99_ms", "max_ms")}
-    return {"second": at, **kept, "records": figures.records}
+    total = figures.summary()
+    percentiles = {name: total[name] for name in ("p50_ms", "p99_ms", "max_ms")}
+    return {"second": at, **percentiles, "records": figures.records}

@@ -31,8 +31,8 @@ class RunProgress(Progress):
         for problem in figures["problems"]:
             self.say(f"{self.name}: {problem}")
         if "p50_ms" in figures:
-            told = (f"p{p} {number(figures[f'p{p}_ms'])}" for p in ("50", "95", "99"))
-            self.say(f"{self.name}: {', '.join(told)}, max {number(figures['max_ms'])} ms")
+            percentiles = (f"p{p} {number(figures[f'p{p}_ms'])}" for p in ("50", "95", "99"))
+            self.say(f"{self.name}: {', '.join(percentiles)}, max {number(figures['max_ms'])} ms")
 
     def _left(self, number: int, of: int) -> str:
         """Estimate the remaining time from the finished trials."""

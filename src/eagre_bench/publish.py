@@ -57,8 +57,8 @@ def _row(document: Document, workload: str, name: str, figures: dict[str, Any]) 
     ]
 
 
-def _times(told: dict[str, Any]) -> str:
-    return f"{number(told['ratio'])}x" if told["differs"] else "no difference"
+def _times(ratio: dict[str, Any]) -> str:
+    return f"{number(ratio['ratio'])}x" if ratio["differs"] else "no difference"
 
 
 def _foot(document: Document, workload: str) -> str:

@@ -53,8 +53,8 @@ def find_rate(chosen: Workload, measure: Callable[[Workload], Figures]) -> Figur
         low, high = (middle, high) if held(middle) else (low, middle)
     bound = any(problem.startswith(BEHIND) for t in tried for problem in t["problems"])
     none = f"not even {high:,.0f} records/s were held"
-    found = best or {"failed": none, "problems": [none], "max_rate": 0}
-    return {**found, "rates": tried, "generator_bound": bound}
+    result = best or {"failed": none, "problems": [none], "max_rate": 0}
+    return {**result, "rates": tried, "generator_bound": bound}
 
 
 def holds(figures: Figures) -> bool:

@@ -75,12 +75,12 @@ def summary(trials: list[Figures]) -> Figures:
     measured = [figures for figures in trials if "failed" not in figures]
     used = sound or measured
     problems = list(dict.fromkeys(p for figures in trials for p in figures["problems"]))
-    found = {name: trials[-1][name] for name in FOUND if trials and name in trials[-1]}
+    extras = {name: trials[-1][name] for name in FOUND if trials and name in trials[-1]}
     gaps = [gap for figures in used for gap in figures["gaps_ms"]]
     if not used:
-        return {**found, "valid": False, "problems": problems, "trials": trials}
+        return {**extras, "valid": False, "problems": problems, "trials": trials}
     return {
-        **found,
+        **extras,
         **{name: _median(_all(used, name)) for name in MEDIANS},
         "gap_ms": _median(gaps),
         "boundaries": len(gaps),
@@ -109,12 +109,12 @@ def links(trials: list[Figures]) -> dict[str, float]:
     The append of the result cannot be measured from outside; it is estimated as the
     append of the event to the source, and the engine is the rest.
     """
-    kept = [figures for figures in trials if figures.get("links")]
-    if not kept:
+    measured = [figures for figures in trials if figures.get("links")]
+    if not measured:
         return {}
-    late = statistics.median(figures["late_p50_ms"] for figures in kept)
+    late = statistics.median(figures["late_p50_ms"] for figures in measured)
     into, through, out = (
-        statistics.median(figures["links"][name] for figures in kept)
+        statistics.median(figures["links"][name] for figures in measured)
         for name in ("topic", "engine", "reader")
     )
     hop = max(0.0, min(into - late, through))
@@ -158,16 +158,16 @@ def load_document(path: Path) -> Document:
     """
     file = path / "bench.json" if path.is_dir() else path
     try:
-        found = json.loads(file.read_text())
+        document = json.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise BenchError(
             "REPORT_UNREADABLE",
             f"{file} cannot be read as a run of the benchmark: {error}",
             hint="name the bench.json of a run, or the folder given with --out.",
         ) from None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise BenchError("REPORT_SCHEMA", f"{file} is not a run of this benchmark's schema.")
-    return found
+    return document
 
 
 def about_here() -> dict[str, Any]:
@@ -249,9 +249,9 @@ def _control(workload: str, systems: list[System], trials: list[tuple[Turn, Figu
     if not able:
         return {}
     name = control_of(able).name
-    own = _of(trials, workload, name, control=True)
-    sound = [figures for figures in own if not figures["problems"]]
-    measured = sound if len(sound) > 1 else [f for f in own if "failed" not in f]
+    controls = _of(trials, workload, name, control=True)
+    sound = [figures for figures in controls if not figures["problems"]]
+    measured = sound if len(sound) > 1 else [f for f in controls if "failed" not in f]
     extra = [f for turn, f in trials if turn.workload.name == workload and turn.control]
     noise = {m: _noise([f[m] for f in measured]) for m in RATIOS} if len(measured) > 1 else {}
     return {"system": name, "noise": noise, "trials": extra}

@@ -141,8 +141,8 @@ class Sweep:
             length = interval_ms(value) / 1000
             several = replace(chosen, epoch=value, seconds=max(LEAST_SECONDS, BOUNDARIES * length))
             yield Point(value, system("eagre"), several)
-            one = replace(several, seconds=max(LEAST_SECONDS, length))
-            yield Point(value, system("eagre"), one, recovery=True)
+            long_enough = replace(several, seconds=max(LEAST_SECONDS, length))
+            yield Point(value, system("eagre"), long_enough, recovery=True)
 
     def _side_by_side(self) -> Iterator[Point]:
         """Return each workload and epoch on both systems, long enough for the boundaries."""
@@ -160,17 +160,17 @@ class Sweep:
         points: list[Figures] = []
         baseline = None
         for point, trials in done.items():
-            told = {"label": point.label, "system": point.system.name, **summary(trials)}
+            summarised = {"label": point.label, "system": point.system.name, **summary(trials)}
             if point.recovery:
-                points[-1].update(_recovery(points[-1], told))
+                points[-1].update(_recovery(points[-1], summarised))
             elif point.label == BASELINES.get(self.kind):
-                baseline = told
+                baseline = summarised
             elif self.kind == "operators":
-                compared = _compared(told, baseline)
-                points.append({**told, "workload": point.workload.name, **compared})
+                compared = _compared(summarised, baseline)
+                points.append({**summarised, "workload": point.workload.name, **compared})
             else:
                 about = {"workload": point.workload.name, "value_ms": interval_ms(point.label)}
-                points.append({**told, **about})
+                points.append({**summarised, **about})
         if self.kind == "boundary":
             for ours, theirs in zip(points[::2], points[1::2], strict=True):
                 ours.update(_compared(ours, theirs))

@@ -132,8 +132,8 @@ class Client:
 
 def _is_embedded(brokers: str) -> bool:
     host, _, port = brokers.rpartition(":")
-    own = host in ("127.0.0.1", "localhost") and port.isdigit()
-    return own and any(broker.port == int(port) for broker in registry.running())
+    local = host in ("127.0.0.1", "localhost") and port.isdigit()
+    return local and any(broker.port == int(port) for broker in registry.running())
 
 
 def _around(config: Path | str | None) -> list[tuple[list[str], dict[str, str]]]:

@@ -117,8 +117,8 @@ def credentials(settings: Settings) -> dict[str, str]:
     pairs = re.findall(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))', text)
     inside = {name: re.sub(r"\\(.)", r"\1", value) or bare for name, value, bare in pairs}
     stated = {name: settings.get(f"sasl.{name}") for name in ("username", "password")}
-    found = {name: stated[name] or inside.get(name) for name in stated}
-    return {name: value for name, value in found.items() if value}
+    login = {name: stated[name] or inside.get(name) for name in stated}
+    return {name: value for name, value in login.items() if value}
 
 
 def require_usable(settings: Settings) -> None:

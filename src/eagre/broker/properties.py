@@ -24,19 +24,19 @@ def parse(text: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Join lines that end in a backslash with the next one; skip comments."""
-    whole = ""
+    joined = ""
     for line in text.splitlines():
         part = line.lstrip()
-        if not whole and (not part or part[0] in "#!"):
+        if not joined and (not part or part[0] in "#!"):
             continue
         slashes = len(part) - len(part.rstrip("\\"))
         if slashes % 2:
-            whole += part[:-1]
+            joined += part[:-1]
             continue
-        yield whole + part
-        whole = ""
-    if whole:
-        yield whole
+        yield joined + part
+        joined = ""
+    if joined:
+        yield joined
 
 
 def _plain(text: str) -> str:

@@ -74,14 +74,14 @@ def same_process(pid: int, started: float) -> bool:
 
 def living(folder: Path, read: Callable[[Path], Entry | None]) -> list[Entry]:
     """Read the files of running processes in a folder, and remove the others."""
-    found = []
+    entries = []
     for path in sorted(folder.glob("*.json")):
         entry = read(path)
         if entry and entry.alive:
-            found.append(entry)
+            entries.append(entry)
         else:
             path.unlink(missing_ok=True)
-    return found
+    return entries
 
 
 def register(broker: RunningBroker) -> None:
@@ -119,9 +119,9 @@ def the_running_one(data: Path) -> RunningBroker:
         BrokerError: No broker runs, or several do.
     """
     brokers = running()
-    own = serving(data)
-    if own or len(brokers) == 1:
-        return own or brokers[0]
+    broker = serving(data)
+    if broker or len(brokers) == 1:
+        return broker or brokers[0]
     if not brokers:
         raise BrokerError(
             "NO_BROKER",

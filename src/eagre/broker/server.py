@@ -316,7 +316,7 @@ def cluster_id(data: Path) -> str:
 
 def _write_properties(data: Path, port: int, settings: Mapping[str, str]) -> Path:
     controller = free_port()
-    own = [f"PLAINTEXT://{LOOPBACK}:{port}", f"CONTROLLER://{LOOPBACK}:{controller}"]
+    listeners = [f"PLAINTEXT://{LOOPBACK}:{port}", f"CONTROLLER://{LOOPBACK}:{controller}"]
     more = [settings["listeners"]] if "listeners" in settings else []
     entries = {
         "process.roles": "broker,controller",
@@ -343,7 +343,7 @@ def _write_properties(data: Path, port: int, settings: Mapping[str, str]) -> Pat
         "transaction.state.log.num.partitions": "1",
         "transaction.state.log.replication.factor": "1",
         **settings,
-        "listeners": ",".join([*own, *more]),
+        "listeners": ",".join([*listeners, *more]),
     }
     path = data / "server.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in entries.items()))
@@ -357,5 +357,5 @@ def _last_error(log: Path) -> str:
     except OSError as error:
         return f"its log cannot be read ({error.strerror})"
     lines = [line.strip() for line in text.splitlines()]
-    told = [line for line in lines if "ERROR" in line or "Exception" in line or "Error:" in line]
-    return (told or [line for line in lines if line] or ["its log is empty"])[-1]
+    reasons = [line for line in lines if "ERROR" in line or "Exception" in line or "Error:" in line]
+    return (reasons or [line for line in lines if line] or ["its log is empty"])[-1]

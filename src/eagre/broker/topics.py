@@ -52,14 +52,14 @@ class Topics(AdminRequests):
         wanted = [name for name in dict.fromkeys(names) if name in existing]
         if not wanted:
             return {}
-        found = self._read(
+        descriptions = self._read(
             lambda seconds: self.admin.describe_topics(
                 TopicCollection(wanted), request_timeout=seconds
             )
         )
         return {
             name: Topic(name, str(topic.topic_id), len(topic.partitions))
-            for name, topic in found.items()
+            for name, topic in descriptions.items()
         }
 
     def require(self, name: str) -> Topic:
@@ -68,14 +68,14 @@ class Topics(AdminRequests):
         Raises:
             BrokerError: It does not exist.
         """
-        found = self.describe([name])
-        if name not in found:
+        described = self.describe([name])
+        if name not in described:
             raise BrokerError(
                 "TOPIC_NOT_FOUND",
                 f"topic {name!r} does not exist on {self.brokers}.",
                 hint=f"`eagre topic create {name} --brokers {self.brokers}` makes it.",
             )
-        return found[name]
+        return described[name]
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """Create a topic, and wait until every partition has a leader.
@@ -132,10 +132,10 @@ class Topics(AdminRequests):
         asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
         if not asked:
             return {}
-        found = self._read(
+        configs = self._read(
             lambda seconds: self.admin.describe_configs(asked, request_timeout=seconds)
         )
-        return {resource.name: entries for resource, entries in found.items()}
+        return {resource.name: entries for resource, entries in configs.items()}
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics with their records.
@@ -153,10 +153,10 @@ class Topics(AdminRequests):
     def _led(self, name: str, partitions: int) -> bool:
         """Return whether all partitions of a new topic have a leader that answers."""
         try:
-            found = self.ends([name])
+            offsets = self.ends([name])
         except BrokerError:
             return False
-        return len(found.get(name, ())) == partitions
+        return len(offsets.get(name, ())) == partitions
 
     def begins(self, names: Iterable[str]) -> Offsets:
         """Return the first offset of each partition."""
@@ -175,11 +175,11 @@ class Topics(AdminRequests):
         from confluent_kafka.admin import OffsetSpec
 
         wanted = list(names)
-        found = self._offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
+        first = self._offsets(wanted, OffsetSpec.for_timestamp(timestamp_ms))
         ends = self.ends(wanted)
         return {
             topic: {p: o if o >= 0 else ends[topic][p] for p, o in offsets.items()}
-            for topic, offsets in found.items()
+            for topic, offsets in first.items()
         }
 
     def _partitions(self, names: Iterable[str], spec: object) -> dict[Any, object]:
@@ -193,11 +193,11 @@ class Topics(AdminRequests):
         request = self._partitions(names, spec)
         if not request:
             return {}
-        found = self._read(
+        results = self._read(
             lambda seconds: self.admin.list_offsets(request, request_timeout=seconds)
         )
         offsets: Offsets = {}
-        for at, listed in found.items():
+        for at, listed in results.items():
             offsets.setdefault(at.topic, {})[at.partition] = listed.offset
         return offsets
 

@@ -156,8 +156,8 @@ class Cluster:
         self._statuses[name] = TopicStatus(partitions, records, rate, now, reasons)
 
     def _reasons(self, name: str) -> dict[str, int]:
-        letters = [DeadLetter.of(record) for record in self._tail(name, DEAD_LETTERS)]
-        kinds = Counter(letter.kind or "no reason given" for letter in letters)
+        dead_letters = [DeadLetter.of(record) for record in self._tail(name, DEAD_LETTERS)]
+        kinds = Counter(dead_letter.kind or "no reason given" for dead_letter in dead_letters)
         return dict(kinds.most_common(8))
 
     def _tail(self, name: str, most: int) -> list[Any]:
@@ -247,10 +247,15 @@ def _shown(record: Any, *, payloads: bool) -> Json:  # noqa: ANN401  (librdkafka
 
 
 def _dead_letter(record: Any, *, payloads: bool) -> Json:  # noqa: ANN401
-    letter = DeadLetter.of(record)
-    reason = letter.reason if payloads else letter.kind
+    dead_letter = DeadLetter.of(record)
+    reason = dead_letter.reason if payloads else dead_letter.kind
     shown = {**_shown(record, payloads=payloads), "reason": reason[:LONGEST]}
-    return {**shown, "source": letter.source, "pipeline": letter.pipeline, "lost": letter.lost}
+    return {
+        **shown,
+        "source": dead_letter.source,
+        "pipeline": dead_letter.pipeline,
+        "lost": dead_letter.lost,
+    }
 
 
 def decoded(data: bytes | None) -> str | None:

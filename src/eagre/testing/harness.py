@@ -228,8 +228,8 @@ class Harness:
         )
 
     def _results(self, sink: KafkaSink, begin: Offsets) -> Any:  # noqa: ANN401
-        found = {topic: list(self._read(topic, begin[topic], sink)) for topic in sink.topics}
-        return found if len(sink.topics) > 1 else found[sink.topics[0]]
+        results = {topic: list(self._read(topic, begin[topic], sink)) for topic in sink.topics}
+        return results if len(sink.topics) > 1 else results[sink.topics[0]]
 
     def _read(self, topic: str, begin: dict[int, int], sink: KafkaSink) -> Iterator[Any]:
         fences = Fences()
@@ -246,23 +246,23 @@ class Harness:
         missing = sum(ends.values()) - sum(begin.values())
         consumer = Consumer({**self.topics.client_settings, "group.id": "eagre-testing"})
         consumer.assign([TopicPartition(topic, p, offset) for p, offset in begin.items()])
-        found: list[Any] = []
+        consumed: list[Any] = []
 
         def complete() -> bool:
-            wanted = min(missing - len(found), CONSUMED_AT_ONCE)
+            wanted = min(missing - len(consumed), CONSUMED_AT_ONCE)
             if wanted > 0:
-                found.extend(r for r in consumer.consume(wanted, 1) if not r.error())
-            return len(found) >= missing
+                consumed.extend(r for r in consumer.consume(wanted, 1) if not r.error())
+            return len(consumed) >= missing
 
         try:
             wait_until(complete, TIMEOUT_SECONDS, "", interval=0)
         except TimeoutError:
             raise TimeoutError(
-                f"only {len(found)} of {missing} records of {topic!r} could be read"
+                f"only {len(consumed)} of {missing} records of {topic!r} could be read"
             ) from None
         finally:
             consumer.close()
-        return sorted(found, key=lambda record: (record.partition(), record.offset()))
+        return sorted(consumed, key=lambda record: (record.partition(), record.offset()))
 
 
 def _in_brief(pipeline: Pipeline) -> Pipeline:

@@ -42,8 +42,8 @@ def run_app(
 
 def written_us(folder: Path, kinds: Iterable[str]) -> list[int]:
     """Return when the files of these kinds below a folder were last written."""
-    found = (path for kind in kinds for path in folder.rglob(kind))
-    return sorted(path.stat().st_mtime_ns // 1000 for path in found if path.is_file())
+    paths = (path for kind in kinds for path in folder.rglob(kind))
+    return sorted(path.stat().st_mtime_ns // 1000 for path in paths if path.is_file())
 
 
 def forget(folder: Path) -> None:

@@ -140,14 +140,14 @@ def resolve(reference: str) -> Events:
         return EventsFile(reference)
     module, _, name = reference.partition(":")
     try:
-        found: Events = getattr(import_module(module), name)
+        events: Events = getattr(import_module(module), name)
     except (AttributeError, ImportError, ValueError) as error:
         raise TrialError(
             "EVENTS_UNKNOWN",
             f"{reference!r} names no events: {error}",
             hint="name a Python file with events(random), or an object as package.module:NAME.",
         ) from error
-    return found
+    return events
 
 
 def _timed(event: dict[str, Any], due_us: int) -> dict[str, Any]:

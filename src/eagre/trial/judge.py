@@ -101,8 +101,8 @@ def sent_us(value: bytes) -> int:
     0
     """
     begin = value.index(MARK) + len(MARK)
-    found = value[begin : begin + MICROSECOND_DIGITS]
-    return 0 if found.startswith(b"null") else int(found)
+    digits = value[begin : begin + MICROSECOND_DIGITS]
+    return 0 if digits.startswith(b"null") else int(digits)
 
 
 def origin(text: bytes) -> tuple[str, int, int] | None:

@@ -154,11 +154,11 @@ class Meter:
         latencies = sorted(
             (received - sent) / 1000 for received, sent in times if sent and sent >= begin_us
         )
-        told: dict[str, float] = {"at_us": since_us, "records": records}
+        second: dict[str, float] = {"at_us": since_us, "records": records}
         if latencies:
-            told["p50_ms"] = latencies[len(latencies) // 2]
-            told["p99_ms"] = latencies[len(latencies) * 99 // 100]
-        sys.stdout.write(json.dumps({"second": told}) + "\n")
+            second["p50_ms"] = latencies[len(latencies) // 2]
+            second["p99_ms"] = latencies[len(latencies) * 99 // 100]
+        sys.stdout.write(json.dumps({"second": second}) + "\n")
         sys.stdout.flush()
 
 

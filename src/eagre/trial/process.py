@@ -77,10 +77,10 @@ class ProcessUnderTest:
         code = self._process.poll()
         if code is not None:
             lines = self.log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
-            said = " | ".join(line.strip()[:200] for line in lines)
+            output = " | ".join(line.strip()[:200] for line in lines)
             raise TrialError(
                 "SYSTEM_ENDED",
-                f"it ended with exit code {code}: {said}",
+                f"it ended with exit code {code}: {output}",
                 hint=f"its log is {self.log}.",
                 data={"log": str(self.log)},
             )

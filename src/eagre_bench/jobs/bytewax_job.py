@@ -45,8 +45,8 @@ def recovery(job: dict[str, Any]) -> RecoveryConfig:
     if not any(store.glob("*.sqlite3")):
         store.mkdir(parents=True, exist_ok=True)
         init_db_dir(store, int(settings.get("recovery_partitions", 1)))
-    kept = timedelta(milliseconds=int(settings.get("backup_interval_ms", 0)))
-    return RecoveryConfig(str(store), kept)
+    backup = timedelta(milliseconds=int(settings.get("backup_interval_ms", 0)))
+    return RecoveryConfig(str(store), backup)
 
 
 def dataflow(job: dict[str, Any]) -> Dataflow:

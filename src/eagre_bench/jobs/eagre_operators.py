@@ -72,8 +72,8 @@ def interval_join(df: DataFrame, table: DataFrame) -> DataFrame:
 
 def lookup(df: DataFrame, table: DataFrame) -> DataFrame:
     """Join with the merchants; payments wait while the table is being read."""
-    found = eg.lookup(df, table, "merchant", how="inner", wait="5 seconds")
-    return found.select(*ENRICHED)
+    joined = eg.lookup(df, table, "merchant", how="inner", wait="5 seconds")
+    return joined.select(*ENRICHED)
 
 
 def _windows(df: DataFrame, length: int, slide: int, aggregates: list[str]) -> DataFrame:

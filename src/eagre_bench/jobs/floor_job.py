@@ -12,8 +12,8 @@ AT_ONCE = 1_000
 
 def client(job: dict[str, Any], kind: str) -> dict[str, str]:
     """Settings of one Kafka client."""
-    own = {k.removeprefix(kind): v for k, v in job["settings"].items() if k.startswith(kind)}
-    return {"bootstrap.servers": job["brokers"], "log_level": "0", **own}
+    settings = {k.removeprefix(kind): v for k, v in job["settings"].items() if k.startswith(kind)}
+    return {"bootstrap.servers": job["brokers"], "log_level": "0", **settings}
 
 
 def main() -> None:

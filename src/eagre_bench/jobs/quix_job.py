@@ -36,7 +36,7 @@ def main() -> None:
 
 def application(job: dict[str, Any]) -> Application:
     """Give the application with the job's settings."""
-    own = {name: value for name, value in job["settings"].items() if "." not in name}
+    arguments = {name: value for name, value in job["settings"].items() if "." not in name}
     options = {
         "consumer_group": job["group"],
         "auto_offset_reset": "earliest",
@@ -45,7 +45,7 @@ def application(job: dict[str, Any]) -> Application:
         "consumer_extra_config": settings_of(job, "consumer."),
         "producer_extra_config": settings_of(job, "producer."),
         "rocksdb_options": RocksDBOptions(**typed(settings_of(job, "rocksdb."))),
-        **typed(own),
+        **typed(arguments),
     }
     return Application(job["brokers"], **options)
 

@@ -128,7 +128,7 @@ def top(state: State, event: Event, _: Merchants) -> list[Result]:
         state.update(start=start, spent={}, board=[])
     spent, before, merchant = state["spent"], state["board"], event["merchant"]
     spent[merchant] = spent.get(merchant, 0) + event["amount"]
-    after = sorted(map(list, spent.items()), key=lambda one: (-one[1], one[0]))[:RANKS]
+    after = sorted(map(list, spent.items()), key=lambda item: (-item[1], item[0]))[:RANKS]
     state["board"] = after
     return [
         {"card": event["card"], "start": start, "rank": rank, "merchant": name, "spent": total}

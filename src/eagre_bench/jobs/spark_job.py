@@ -49,13 +49,15 @@ def deviate(
     """One card's payments of a batch, in their order."""
     import pandas as pd
 
-    kept: dict[str, Any] = dict(zip(("n", "mean", "squares"), state.getOption or (), strict=False))
+    stored: dict[str, Any] = dict(
+        zip(("n", "mean", "squares"), state.getOption or (), strict=False)
+    )
     rows = pd.concat(list(frames)).sort_values("offset")
     results = [
-        python_state(kept, {"card": key[0], "amount": int(amount)}, {})[0]
+        python_state(stored, {"card": key[0], "amount": int(amount)}, {})[0]
         for amount in rows["amount"]
     ]
-    state.update((kept["n"], kept["mean"], kept["squares"]))
+    state.update((stored["n"], stored["mean"], stored["squares"]))
     yield pd.DataFrame(results)
 
 

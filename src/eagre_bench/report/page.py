@@ -17,7 +17,7 @@ from eagre_bench.report.tables import FIRST, NOTHING, RATE, columns, row, table
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from eagre_bench.report.tables import Column, Told
+    from eagre_bench.report.tables import Cells, Column
     from eagre_bench.results import Document, Figures
 
 TEMPLATE = "report.html.j2"
@@ -40,8 +40,8 @@ def write_report(document: Document, path: Path) -> None:
         BenchError: Jinja2 or matplotlib is missing.
     """
     template = _template()
-    told = _sweep(document) if document["kind"] == "sweep" else _run(document)
-    page = template.render(document=document, facts=_facts(document), colours=COLOURS, **told)
+    context = _sweep(document) if document["kind"] == "sweep" else _run(document)
+    page = template.render(document=document, facts=_facts(document), colours=COLOURS, **context)
     path.write_text(page, encoding="utf-8")
 
 
@@ -91,7 +91,7 @@ def _option(name: str, value: object) -> str:
     return f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}"
 
 
-def _run(document: Document) -> Told:
+def _run(document: Document) -> Cells:
     return {
         "title": "Latency of streaming systems",
         "sections": [_section(document, name) for name in document["results"]],
@@ -102,7 +102,7 @@ def _run(document: Document) -> Told:
     }
 
 
-def _section(document: Document, name: str) -> Told:
+def _section(document: Document, name: str) -> Cells:
     """Return the section of a workload."""
     results, ratios = document["results"][name], document["ratios"][name]
     chosen, recovery = document["workloads"][name], document["options"].get("recovery")
@@ -139,30 +139,30 @@ def _control(control: Figures, results: dict[str, Figures]) -> str:
     )
 
 
-def _ratios(ratios: dict[str, dict[str, Figures]]) -> Told:
+def _ratios(ratios: dict[str, dict[str, Figures]]) -> Cells:
     """Return the ratios of each system as text, by the system it is compared with."""
     return {
         against: {
-            name: [_times(metric, told[against][metric]) for metric in COMPARED]
-            for name, told in ratios.items()
-            if against in told
+            name: [_times(metric, compared[against][metric]) for metric in COMPARED]
+            for name, compared in ratios.items()
+            if against in compared
         }
         for against in _compared(ratios)
     }
 
 
 def _compared(ratios: dict[str, dict[str, Figures]]) -> list[str]:
-    return list(dict.fromkeys(against for told in ratios.values() for against in told))
+    return list(dict.fromkeys(against for compared in ratios.values() for against in compared))
 
 
-def _times(metric: str, told: Figures) -> Told:
+def _times(metric: str, compared: Figures) -> Cells:
     """Format a ratio.
 
     >>> _times("p50_ms", {"ratio": 0.25, "differs": True})["text"]
     '4.0x slower'
     """
-    ratio = told["ratio"]
-    if not ratio or not told["differs"]:
+    ratio = compared["ratio"]
+    if not ratio or not compared["differs"]:
         return {"text": SAME if ratio else NOTHING, "same": True}
     words = ("less", "more") if metric == "cpu_s_per_million" else ("faster", "slower")
     return {"text": f"{plots.factor(ratio)} {words[ratio < 1]}", "same": False}
@@ -174,7 +174,7 @@ def _links(links: dict[str, float]) -> list[str]:
 
 def _plots(
     valid: dict[str, Figures], ratios: dict[str, dict[str, Figures]], kill: float | None
-) -> Told:
+) -> Cells:
     last = {name: plots.sound(figures)[-1] for name, figures in valid.items()}
     seen = {name: trial for name, trial in last.items() if trial.get("series")}
     linked = any(figures["links"] for figures in valid.values())
@@ -193,7 +193,7 @@ def _safe(svg: str) -> str:
     return Markup(svg)  # noqa: S704
 
 
-def _sweep(document: Document) -> Told:
+def _sweep(document: Document) -> Cells:
     kind = document["sweep"]
     shown = [*FIRST.get(kind, ()), *columns({}, recovery=kind == "epoch")]
     words, drawn = SWEEPS[kind]
@@ -208,7 +208,7 @@ def _sweep(document: Document) -> Told:
     }
 
 
-def _point(kind: str, point: Figures, columns: list[Column]) -> Told:
+def _point(kind: str, point: Figures, columns: list[Column]) -> Cells:
     system = point["system"]
     name, under = point["label"], system
     if kind == "boundary":

@@ -86,16 +86,16 @@ def seconds(name: str, trial: Figures, among: dict[str, Figures], kill: float | 
 @canvas.styled
 def ratio_bars(ratios: dict[str, dict[str, Figures]], against: str) -> str:
     """Draw how many times faster or slower each system is than one of them, at p50 and p99."""
-    rows = {name: told[against] for name, told in ratios.items() if against in told}
+    rows = {name: compared[against] for name, compared in ratios.items() if against in compared}
     axes = canvas.axes_of(372, 64 + 31 * len(rows), left=130, right=8, top=38, bottom=26)
-    shown = [told[m]["ratio"] for told in rows.values() for m in ("p50_ms", "p99_ms")]
+    shown = [compared[m]["ratio"] for compared in rows.values() for m in ("p50_ms", "p99_ms")]
     low, high = min([0.5, *filter(None, shown)]), max([2.0, *shown])
     room = (high / low) ** 0.3
     axes.set_xscale("log")
     axes.set_xlim(low / room, high * room)
-    for row, (name, told) in enumerate(rows.items()):
-        _ratio_bar(axes, name, told["p50_ms"], row - 0.19, 1.0)
-        _ratio_bar(axes, name, told["p99_ms"], row + 0.19, 0.55)
+    for row, (name, compared) in enumerate(rows.items()):
+        _ratio_bar(axes, name, compared["p50_ms"], row - 0.19, 1.0)
+        _ratio_bar(axes, name, compared["p99_ms"], row + 0.19, 0.55)
     axes.axvline(1, color=role("muted"), lw=1)
     canvas.rows(axes, list(rows))
     axes.grid(axis="x", color=role("grid"), lw=0.8)
@@ -201,9 +201,9 @@ def _checkpoints(trial: Figures, length: float) -> list[float]:
     return within if len(within) <= MARKS_PER_SECOND * length else []
 
 
-def _ratio_bar(axes: Axes, name: str, told: Figures, place: float, opacity: float) -> None:
+def _ratio_bar(axes: Axes, name: str, compared: Figures, place: float, opacity: float) -> None:
     """Draw a bar from one to the ratio; grey if it is within noise."""
-    ratio, differs = told["ratio"], told["differs"]
+    ratio, differs = compared["ratio"], compared["differs"]
     if not ratio:
         return
     colour = paint(name) if differs else role("same")
@@ -280,10 +280,10 @@ def _swept(
     ends = []
     for name in names:
         label, look = SWEPT.get(name, (name, {"lw": 2}))
-        told = [(at, p) for at, p in zip(places, points, strict=True) if p.get(name) is not None]
-        for at, point in told:
+        drawn = [(at, p) for at, p in zip(places, points, strict=True) if p.get(name) is not None]
+        for at, point in drawn:
             _point(axes, at, point, name)
-        good = [(at, point[name]) for at, point in told if point["valid"]]
+        good = [(at, point[name]) for at, point in drawn if point["valid"]]
         if good:
             colour = paint(points[0]["system"])
             axes.plot(*zip(*good, strict=True), color=colour, clip_on=False, **look)

@@ -47,10 +47,10 @@ def _epoch_words(document: Document) -> str:
     if len(valid) < 2:  # noqa: PLR2004
         return ""
     short, long = valid[0], valid[-1]
-    told = {"p50_ms": "ms at p50", "p99_ms": "ms at p99", "recovery_ms": "ms to recover"}
+    labels = {"p50_ms": "ms at p50", "p99_ms": "ms at p99", "recovery_ms": "ms to recover"}
     parts = [
         f"{number(short[name])} against {number(long[name])} {words}"
-        for name, words in {**told, "repeated": "rows replayed"}.items()
+        for name, words in {**labels, "repeated": "rows replayed"}.items()
         if None not in (short.get(name), long.get(name))
     ]
     return f"Epochs of {short['label']} against epochs of {long['label']}: {', '.join(parts)}."
@@ -62,13 +62,13 @@ def _operator_words(document: Document) -> str:
     if not compared:
         return ""
     most = {name: max(compared, key=lambda point: point[name]) for name in COMPARED_WITH_COUNT}
-    told = " and ".join(
+    slowest = " and ".join(
         f"{most[name]['label']} with {most[name][name]:.2f} times {head}"
         for name, head in COMPARED_WITH_COUNT.items()
     )
     return (
         f"A plain count and sum has a p50 of {number(baseline['p50_ms'])} ms and a p99 of "
-        f"{number(baseline['p99_ms'])} ms in this run. The slowest operators: {told}."
+        f"{number(baseline['p99_ms'])} ms in this run. The slowest operators: {slowest}."
     )
 
 

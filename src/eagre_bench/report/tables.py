@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from eagre_bench.results import Figures
 
-Told = dict[str, Any]
+Cells = dict[str, Any]
 
 NOTHING = "\N{EN DASH}"
 
@@ -88,14 +88,14 @@ def columns(results: dict[str, Figures], *, recovery: bool) -> list[Column]:
     return [*rate, *LATENCY, *counts, *COSTS, *([RECOVERY] if recovery else []), LATE]
 
 
-def table(columns: list[Column], rows: list[Told]) -> Told:
+def table(columns: list[Column], rows: list[Cells]) -> Cells:
     """Build a table from rows and columns."""
     groups = [(name, len(list(of))) for name, of in groupby(columns, lambda c: c.group)]
     begins = [sum(width for _, width in groups[:place]) for place in range(len(groups))]
     return {"groups": groups, "begins": begins, "columns": columns, "rows": rows}
 
 
-def row(name: str, figures: Figures, columns: list[Column], system: str, under: str) -> Told:
+def row(name: str, figures: Figures, columns: list[Column], system: str, under: str) -> Cells:
     """Format the figures of a system, or the reason why it was not measured."""
     measured = figures.get("p50_ms") is not None
     return {
@@ -118,14 +118,16 @@ def _note(figures: Figures) -> str:
     """Return why a system was not measured, or which of its rounds are invalid."""
     if "refused" in figures:
         return str(figures["refused"])
-    told = "; ".join(figures["problems"])
-    if not told or not figures["valid"]:
-        return told
+    reasons = "; ".join(figures["problems"])
+    if not reasons or not figures["valid"]:
+        return reasons
     trials = figures["trials"]
-    return f"{len(trials) - len(plots.sound(figures))} of {len(trials)} rounds do not count: {told}"
+    return (
+        f"{len(trials) - len(plots.sound(figures))} of {len(trials)} rounds do not count: {reasons}"
+    )
 
 
-def _cell(column: Column, figures: Figures) -> Told:
+def _cell(column: Column, figures: Figures) -> Cells:
     value = figures.get(column.name)
     if value is None:
         return {"text": NOTHING, "spread": "", "fault": False}

@@ -55,10 +55,10 @@ class _Environment(System):
     def _do(self, command: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            output = (done.stderr.strip() or done.stdout.strip()).splitlines()
             raise BenchError(
                 "ENVIRONMENT_NOT_MADE",
-                f"{self.name}: its environment could not be made: {said[-1] if said else ''}",
+                f"{self.name}: its environment could not be made: {output[-1] if output else ''}",
                 hint="check the network, or leave the system out with --systems.",
             )
 

@@ -19,7 +19,7 @@ import org.slf4j.LoggerFactory;
  * without exactly-once delivery.
  */
 public final class ErrorPolicy {
-    private static final Logger LOG = LoggerFactory.getLogger("dev.eagre.letters");
+    private static final Logger LOG = LoggerFactory.getLogger("dev.eagre.deadletter");
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final long LOG_EVERY_NANOS = 1_000_000_000L;
 

@@ -77,7 +77,7 @@ public final class ParseRecord extends OncePerRow {
         delays(topic, partition).read((Long) parts[TIMESTAMP].eval(row));
         if (policy.hasEarlier() && policy.alreadyWritten(new RecordPosition(topic.toString(), partition, offset), 0)) return null;
         if (!quarantine.isEmpty() && quarantine.contains(new RecordPosition(topic.toString(), partition, offset))) {
-            policy.send(letter(row, "QUARANTINED: this record crashed its task repeatedly"), 0);
+            policy.send(deadLetter(row, "QUARANTINED: this record crashed its task repeatedly"), 0);
             return null;
         }
         String problem = format.fault((byte[]) parts[VALUE].eval(row));
@@ -90,7 +90,7 @@ public final class ParseRecord extends OncePerRow {
                 problem = JsonErrors.reason(error);
             }
         }
-        policy.apply("RECORD_REFUSED", letter(row, "UNPARSABLE: " + problem), 0);
+        policy.apply("RECORD_REFUSED", deadLetter(row, "UNPARSABLE: " + problem), 0);
         return null;
     }
 
@@ -119,7 +119,7 @@ public final class ParseRecord extends OncePerRow {
         }
     }
 
-    private DeadLetter letter(InternalRow row, String reason) {
+    private DeadLetter deadLetter(InternalRow row, String reason) {
         RecordPosition position = new RecordPosition(
                 parts[TOPIC].eval(row).toString(), (Integer) parts[PARTITION].eval(row), (Long) parts[OFFSET].eval(row));
         SourceRecord original = new SourceRecord((byte[]) parts[KEY].eval(row), (byte[]) parts[VALUE].eval(row),

@@ -80,9 +80,9 @@ public final class DeliveryApi {
     }
 
     /**
-     * How far what was found reaches: the highest position by topic and partition, as JSON.
+     * The highest delivered position by topic and partition, as JSON.
      *
-     * @param deadLetters what {@link #deadLetters} gave
+     * @param deadLetters the result of {@link #deadLetters}
      */
     public static String reach(Broadcast<DeliveredOffsets> results, String deadLetters) throws IOException {
         Map<String, Map<Integer, Long>> highest = new HashMap<>();

@@ -16,7 +16,7 @@ final class ArrivalClock {
 
     private final long start;
     private long since;
-    private long behind;
+    private long lag;
     private long before;
 
     /** @param start when the run started, in milliseconds */
@@ -35,27 +35,27 @@ final class ArrivalClock {
      */
     synchronized void saw(long now, Long written) {
         if (written == null) return;
-        long mine = Math.max(0, now - written);
+        long current = Math.max(0, now - written);
         if (now - since > RECENT_MS) {
-            before = behind;
-            behind = mine;
+            before = lag;
+            lag = current;
             since = now;
         } else {
-            behind = Math.max(behind, mine);
+            lag = Math.max(lag, current);
         }
     }
 
-    private synchronized long behind() {
-        return Math.max(before, behind);
+    private synchronized long lag() {
+        return Math.max(before, lag);
     }
 
     /** The task's time. */
     long time(long now) {
-        return now - behind();
+        return now - lag();
     }
 
     /** The wall-clock time at which the task's clock reaches a time, and a wait after the start is over. */
     long wall(long time, long waits) {
-        return Math.max(time + behind(), start + waits);
+        return Math.max(time + lag(), start + waits);
     }
 }

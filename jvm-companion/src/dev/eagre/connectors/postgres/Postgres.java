@@ -141,8 +141,8 @@ public final class Postgres implements Database {
 
         /** Plans the write without running it: the server reports mismatches. */
         private SQLException unfit() throws SQLException {
-            try (Statement one = connection.createStatement()) {
-                one.execute("EXPLAIN " + spec.get("check").asText());
+            try (Statement statement = connection.createStatement()) {
+                statement.execute("EXPLAIN " + spec.get("check").asText());
                 return null;
             } catch (SQLException error) {
                 if (String.valueOf(error.getSQLState()).startsWith("42")) return error;
@@ -151,8 +151,8 @@ public final class Postgres implements Database {
         }
 
         private void create() throws SQLException {
-            try (Statement one = connection.createStatement()) {
-                one.execute(spec.get("ddl").asText());
+            try (Statement statement = connection.createStatement()) {
+                statement.execute(spec.get("ddl").asText());
             } catch (SQLException error) {
                 if (!EXISTS.contains(error.getSQLState())) throw error;
             }

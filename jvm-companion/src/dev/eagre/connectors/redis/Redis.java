@@ -28,16 +28,16 @@ public final class Redis implements Database {
               return (a > b) ~= below
             end
             local source, offset, ordinal, time = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-            local kept = redis.call('HMGET', KEYS[1], '_eagre_source', '_eagre_offset', '_eagre_ordinal', '_eagre_time')
-            if kept[1] == source then
-              if offset == kept[2] then
-                if not above(ordinal, kept[3]) then return 0 end
-              elseif not above(offset, kept[2]) then return 0 end
-              if above(kept[4], time) then time = kept[4] end
-            elseif kept[1] then
-              if time == kept[4] then
-                if source < kept[1] then return 0 end
-              elseif not above(time, kept[4]) then return 0 end
+            local stored = redis.call('HMGET', KEYS[1], '_eagre_source', '_eagre_offset', '_eagre_ordinal', '_eagre_time')
+            if stored[1] == source then
+              if offset == stored[2] then
+                if not above(ordinal, stored[3]) then return 0 end
+              elseif not above(offset, stored[2]) then return 0 end
+              if above(stored[4], time) then time = stored[4] end
+            elseif stored[1] then
+              if time == stored[4] then
+                if source < stored[1] then return 0 end
+              elseif not above(time, stored[4]) then return 0 end
             end
             local set = {'_eagre_source', source, '_eagre_offset', offset, '_eagre_ordinal', ordinal, '_eagre_time', time}
             local named = tonumber(ARGV[5])

@@ -33,8 +33,8 @@ import org.apache.spark.sql.types.YearMonthIntervalType;
  *
  * <p>A row is a bitmap of its nulls, then for each field either its value, if the type has a fixed
  * width, or the length of its bytes; then those bytes, field by field. An array is a count, a flag
- * whether a bitmap of nulls follows, and its elements; a map is an array of keys behind its length,
- * and an array of values.
+ * whether a bitmap of nulls follows, and its elements; a map is the length of its keys, an array of
+ * keys, and an array of values.
  */
 public abstract class Codec {
     /** How many bytes a value takes in the fixed part of a row. */
