@@ -324,6 +324,8 @@ def test_metrics_are_in_the_prometheus_format():
         assert "score" in labels or "version" in labels
     score = 'pipeline="score",mode="real-time",pid="4711"'
     assert f'eagre_source_lag_records{{{score},topic="metered-in",partition="0"}} 3' in body
+    assert f'eagre_source_records_total{{{score},topic="metered-in",partition="0"}} 10' in body
+    assert f"eagre_heap_used_bytes{{{score}}} " in body, "a JVM has no partition"
     buckets = [int(s[3]) for s in samples if s[1] == "eagre_latency_seconds_bucket"]
     assert buckets == sorted(buckets)
     assert 'le="+Inf"' in body

@@ -47,9 +47,6 @@ def write_atomically(path: Path, text: str, *, durable: bool = False) -> None:
     part.replace(path)
 
 
-write_whole = write_atomically  # the earlier name, still used by runtime/ and delivery/
-
-
 class TemporaryFolder:
     """A temporary folder, removed by its owner, or by a later process if the owner was killed.
 

@@ -129,9 +129,9 @@ def _jvm(
     for at, lag in metrics["lag"].items():
         yield "eagre_source_lag_records", "", {**labels, **_partition(at)}, lag
     for at, (records, waited, _) in metrics["waits"].items():
-        labels = {**labels, **_partition(at)}
-        yield "eagre_source_records_total", "", labels, records
-        yield "eagre_source_wait_seconds_total", "", labels, waited / 1000
+        partition = {**labels, **_partition(at)}
+        yield "eagre_source_records_total", "", partition, records
+        yield "eagre_source_wait_seconds_total", "", partition, waited / 1000
     yield "eagre_gc_pauses_total", "", labels, metrics["pauses"]
     yield "eagre_gc_pause_seconds_total", "", labels, metrics["paused_ms"] / 1000
     yield "eagre_heap_used_bytes", "", labels, metrics["heap_mb"] << 20

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from eagre.errors import CheckpointError
-from eagre.files import write_whole
+from eagre.files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,5 +48,5 @@ class Quarantine:
         before = set(self.positions)
         self._crashes.update(suspects)
         entries = [[*at, crashes] for at, crashes in sorted(self._crashes.items())]
-        write_whole(self._path, json.dumps(entries), durable=True)
+        write_atomically(self._path, json.dumps(entries), durable=True)
         return [at for at in self.positions if at not in before]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from eagre.broker.registry import born, living, same_process
 from eagre.config import state_dir
 from eagre.errors import PipelineFailed
-from eagre.files import write_whole
+from eagre.files import write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,7 +188,7 @@ class Register:
             return
         self._written = time.monotonic()
         with contextlib.suppress(OSError):
-            write_whole(self._path, json.dumps(self.status.as_dict()))
+            write_atomically(self._path, json.dumps(self.status.as_dict()))
 
     def close(self) -> None:
         """Remove the file: the run is over."""
