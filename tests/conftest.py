@@ -74,6 +74,12 @@ def pytest_xdist_auto_num_workers():
     return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().available // WORKER_MEMORY))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Begin with what takes longest: else one test process could be at it when all else is done."""
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     until = item.config.getoption("until")

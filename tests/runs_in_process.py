@@ -6,11 +6,14 @@ JVM, and those of other tests may have lost their broker. ``test_run.py`` and
 """
 
 import json
+import os
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from eagre.broker import Topics
+from eagre.broker import EmbeddedBroker, Topics
 from eagre.commit import Checkpoint
 from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS
 from eagre.waiting import wait_until
@@ -24,6 +27,14 @@ BODIES = {
     "python": f'where({SAME}("n") % 2 == 0)',
     "state": COUNT,
 }
+
+
+@pytest.fixture(scope="module")
+def eagre_broker():
+    """The broker of the tests that call these, or one of their own."""
+    address = os.environ.get("EAGRE_TESTS_BROKER")
+    with nullcontext(SimpleNamespace(address=address)) if address else EmbeddedBroker() as broker:
+        yield broker
 
 
 def rows(numbers):
