@@ -625,11 +625,11 @@ def test_a_run_from_the_command_line(cli, tmp_path):
 
 
 @pytest.mark.parametrize("left", ["bench.json", "logs", "state"])
-def test_what_another_run_left_is_not_written_over(cli, tmp_path, left):
+def test_what_another_run_left_is_not_written_over(call, tmp_path, left):
     (tmp_path / "out" / left).mkdir(parents=True)
-    again = cli("bench", "run", "count", "--out", str(tmp_path / "out"))
-    assert again.returncode == 1
-    assert "OUT_TAKEN" in again.stderr
+    again = call("bench", "run", "count", "--out", str(tmp_path / "out"))
+    assert again.code == 1
+    assert "OUT_TAKEN" in again.err
 
 
 @pytest.mark.parametrize(
@@ -650,11 +650,11 @@ def test_what_another_run_left_is_not_written_over(cli, tmp_path, left):
         (("sweep", "operators", "--workload", "field"), "each operator has a workload of its own"),
     ],
 )
-def test_a_bench_that_cannot_be(cli, args, told):
-    done = cli("bench", *args)
-    assert done.returncode != 0
-    assert told in done.stderr
-    assert "starting Kafka" not in done.stderr
+def test_a_bench_that_cannot_be(call, args, told):
+    done = call("bench", *args)
+    assert done.code != 0
+    assert told in done.err
+    assert "starting Kafka" not in done.err
 
 
 def test_the_list_says_what_runs_where(cli):

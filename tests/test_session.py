@@ -207,6 +207,7 @@ def test_an_archive_belongs_to_its_jars(monkeypatch, tmp_path):
     assert archives.archive() != before
 
 
+@pytest.mark.e2e
 def test_functions_of_mllib_are_there_when_a_plan_names_them(eagre_spark):
     from pyspark.ml.functions import array_to_vector, vector_to_array
 
