@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eagre.sinks import ReplayFilter
     from eagre.sources import Mode
 
-EPOCH = "300 ms"
+EPOCH = "500 ms"
 TIMEOUT_SECONDS = 60
 LARGEST_RECORD = 1 << 27
 AFTERWARDS = 2
