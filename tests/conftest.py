@@ -12,11 +12,14 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from eagre import cli as package
 from eagre.broker import Topics
+from eagre.cli import console
 from eagre.errors import EagreError
 from eagre.runtime import child
 from eagre.runtime.parent import Parent
@@ -72,6 +75,12 @@ def pytest_sessionfinish(session, exitstatus):
 def pytest_xdist_auto_num_workers():
     """One test process for each core, as far as the memory goes."""
     return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().available // WORKER_MEMORY))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Begin with what takes longest: else one test process could be at it when all else is done."""
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -167,6 +176,25 @@ def cli(tmp_path):
     env = {**os.environ, "EAGRE_STATE": str(tmp_path / "state"), "COLUMNS": "200"}
     env.pop("EAGRE_BROKERS", None)
     return Cli(folder, env)
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capfd):
+    """Call ``eagre`` in this process; give what a shell would see of it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EAGRE_STATE", str(tmp_path / "state"))
+    monkeypatch.delenv("EAGRE_BROKERS", raising=False)
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["eagre", *map(str, args)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            package.main()
+        told = capfd.readouterr()
+        return SimpleNamespace(code=ended.value.code or 0, out=told.out, err=told.err)
+
+    yield run
+    console.set_verbosity(console.Verbosity.NORMAL)
 
 
 class InProcess:

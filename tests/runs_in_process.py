@@ -6,11 +6,14 @@ JVM, and those of other tests may have lost their broker. ``test_run.py`` and
 """
 
 import json
+import os
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from eagre.broker import Topics
+from eagre.broker import EmbeddedBroker, Topics
 from eagre.commit import Checkpoint
 from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS
 from eagre.waiting import wait_until
@@ -21,9 +24,17 @@ EVERY = "1 second"
 SAME = 'eg.udf(returns="BIGINT")(lambda n: n)'
 BODIES = {
     "rows": 'where("n % 2 = 0")',
-    "python": f'where({SAME}("n") % 2 == 0)',
     "state": COUNT,
+    "python": f'where({SAME}("n") % 2 == 0)',
 }
+
+
+@pytest.fixture(scope="module")
+def eagre_broker():
+    """The broker of the tests that call these, or one of their own."""
+    address = os.environ.get("EAGRE_TESTS_BROKER")
+    with nullcontext(SimpleNamespace(address=address)) if address else EmbeddedBroker() as broker:
+        yield broker
 
 
 def rows(numbers):
@@ -41,7 +52,7 @@ def results(harness, topic):
     return sorted((row["card"], row["n"]) for row in values)
 
 
-@pytest.mark.parametrize("shape", BODIES)
+@pytest.mark.parametrize("shape", ["rows", "state", pytest.param("python", marks=pytest.mark.e2e)])
 def test_mid_epoch_commits_survive_an_abrupt_stop(cli, in_process, eagre_harness, shape):
     at, name = eagre_harness.brokers, f"cut_{shape}"
     app = cli.app(APP.format(name=name, body=BODIES[shape]), f"{name}.py")

@@ -369,11 +369,11 @@ def test_a_run_from_the_command_line(cli, tmp_path):
 
 
 @pytest.mark.parametrize("left", ["bench.json", "logs", "state"])
-def test_the_output_of_another_run_is_not_overwritten(cli, tmp_path, left):
+def test_the_output_of_another_run_is_not_overwritten(call, tmp_path, left):
     (tmp_path / "out" / left).mkdir(parents=True)
-    again = cli("bench", "run", "count", "--out", str(tmp_path / "out"))
-    assert again.returncode == 1
-    assert "OUT_TAKEN" in again.stderr
+    again = call("bench", "run", "count", "--out", str(tmp_path / "out"))
+    assert again.code == 1
+    assert "OUT_TAKEN" in again.err
 
 
 @pytest.mark.parametrize(
@@ -394,11 +394,11 @@ def test_the_output_of_another_run_is_not_overwritten(cli, tmp_path, left):
         (("sweep", "operators", "--workload", "field"), "each operator has a workload of its own"),
     ],
 )
-def test_invalid_arguments_are_refused(cli, args, message):
-    done = cli("bench", *args)
-    assert done.returncode != 0
-    assert message in done.stderr
-    assert "starting Kafka" not in done.stderr
+def test_invalid_arguments_are_refused(call, args, message):
+    done = call("bench", *args)
+    assert done.code != 0
+    assert message in done.err
+    assert "starting Kafka" not in done.err
 
 
 def test_the_list_shows_which_system_runs_which_workload(cli):

@@ -5,13 +5,11 @@ import re
 import shlex
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import click
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from eagre import cli as package
 from eagre.broker import Topics
 from eagre.cli import console
 from eagre.cli import eagre as command_line
@@ -25,25 +23,6 @@ from eagre.errors import SettingsError
 from test_docs import everything
 
 LEAVES = [(path, one) for path, one in everything(command_line) if not isinstance(one, click.Group)]
-
-
-@pytest.fixture
-def call(tmp_path, monkeypatch, capfd):
-    """Call ``eagre`` in this process; give what a shell would see of it."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EAGRE_STATE", str(tmp_path / "state"))
-    monkeypatch.delenv("EAGRE_BROKERS", raising=False)
-
-    def run(*args):
-        monkeypatch.setattr(sys, "argv", ["eagre", *map(str, args)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            package.main()
-        told = capfd.readouterr()
-        return SimpleNamespace(code=ended.value.code or 0, out=told.out, err=told.err)
-
-    yield run
-    console.set_verbosity(console.Verbosity.NORMAL)
 
 
 def test_conf_reaches_the_session_as_it_is():

@@ -5,6 +5,7 @@ import os
 import random
 from collections import Counter
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import functions as F
@@ -444,40 +445,50 @@ def fails_until(fixed):
     return again
 
 
-def test_dead_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp_path):
+def test_dead_letters_are_listed_shown_and_replayed_once(cli, call, eagre_harness, tmp_path):
     fixed = tmp_path / "repaired"
     again = fails_until(fixed)
 
     def run(rows):
         return eagre_harness.run(again, rows, checkpoint=tmp_path / "checkpoint")
 
+    started = set()
+
     def command(*args):
-        return cli.ok("dlq", *args, "--brokers", eagre_harness.brokers)
+        """Start each command once for real, and call it in this process from then on."""
+        line = ("dlq", *args, "--brokers", eagre_harness.brokers)
+        if args[0] not in started:
+            started.add(args[0])
+            done = cli.ok(*line)
+            return SimpleNamespace(out=done.stdout, err=done.stderr)
+        done = call(*line)
+        assert done.code == 0, done.err
+        return done
 
     rows = [Record({"n": n}, key=f"k{n}", headers={"h": b"\xff"}, partition=2) for n in range(4)]
     assert len(run([*rows, Record(b"\x1b[2J{", key="bad", partition=1)])) == 3
 
-    listed = json.loads(command("list", "--topic", "again-in", "--json", "-").stdout)
+    listed = json.loads(command("list", "--topic", "again-in", "--json", "-").out)
     assert {(g["pipeline"], g["reason"], g["letters"]) for g in listed} == {
         ("again", "repaired raised ValueError", 1),
         ("again", "UNPARSABLE", 1),
     }
-    assert "again-in.dlq" in command("list").stdout
-    text = command("show", "again-in").stdout
+    assert "again-in.dlq" in command("list").out
+    text = command("show", "again-in").out
     assert '{"n": 2}' in text
     assert "\\x1b[2J{" in text
     assert "\x1b" not in text
-    [shown] = json.loads(command("show", "again-in", "--reason", "raised", "--json", "-").stdout)
+    [shown] = json.loads(command("show", "again-in", "--reason", "raised", "--json", "-").out)
     assert (shown["value"], shown["key"]) == ('{"n": 2}', "k2")
     assert shown["headers"] == [{"name": "h", "value": None, "value_base64": "/w=="}]
 
     fixed.touch()
     begin = eagre_harness.topics.ends(["again-in"])["again-in"]
-    assert "would replay 2 records" in command("replay", "again-in", "--dry-run").stderr
+    assert "would replay 2 records" in command("replay", "again-in", "--dry-run").err
     assert eagre_harness.topics.ends(["again-in"])["again-in"] == begin
-    assert "replayed 1 record " in command("replay", "again-in", "--reason", "not yet").stderr
-    assert "replayed 1 record " in command("replay", "again-in.dlq", "--rate", "10").stderr
-    assert "replayed 0 records" in command("replay", "again-in").stderr
+    assert "replayed 1 record " in command("replay", "again-in", "--reason", "not yet").err
+    assert "replayed 1 record " in command("replay", "again-in.dlq", "--rate", "10").err
+    assert "replayed 0 records" in command("replay", "again-in").err
     replayed = {r.key(): r for r in eagre_harness.records("again-in", begin)}
     assert replayed[b"k2"].partition() == 2
     assert replayed[b"k2"].value() == b'{"n": 2}'
@@ -492,10 +503,10 @@ def test_dead_letters_are_listed_shown_and_replayed_once(cli, eagre_harness, tmp
         if dead_letter.replays
     ]
     assert [dead_letter.key for dead_letter in failed] == [b"bad"]
-    done = command("replay", "again-in").stderr
+    done = command("replay", "again-in").err
     assert "replayed 0 records" in done
     assert "1 whose record failed again" in done
-    assert "replayed 1 record " in command("replay", "again-in", "--again").stderr
+    assert "replayed 1 record " in command("replay", "again-in", "--again").err
     assert run([]) == []
     last = list(dead_letters(eagre_harness.topics, "again-in.dlq"))[-1]
     assert (

@@ -31,6 +31,7 @@ def own_cache(monkeypatch):
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.early
 def test_the_demo_measures_both_modes_and_its_page_shows_them(cli):
     process = cli.start(
         *("demo", "--seconds", "3", "--warmup", "2", "--rate", "500", "--every", "5 seconds"),

@@ -14,7 +14,7 @@ from eagre.jvm import gateway
 from eagre.testing.harness import EPOCH, Record
 from eagre.waiting import wait_until
 from streams import deduplicated, payments, rolled
-from test_operators import keyed, source
+from test_operators import MORE, keyed, source
 
 WAIT_MS = 900
 
@@ -93,7 +93,15 @@ def closing(kind, name):
     return pipeline(lambda *streams: transform(*streams).drop("_source"))
 
 
-@pytest.mark.parametrize("kind", ["session_windows", "windows", "interval_join", "lookup"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "session_windows",
+        pytest.param("windows", marks=MORE),
+        "interval_join",
+        pytest.param("lookup", marks=MORE),
+    ],
+)
 def test_the_wall_clock_closes_idle_windows(eagre_harness, tmp_path, kind):
     """Within one epoch of a minute, on partitions without further rows."""
     pipeline = closing(kind, f"op-idle-{kind}")
@@ -145,6 +153,7 @@ def test_a_lookup_waits_for_its_table(eagre_harness, tmp_path):
         live.await_row("the next row", id=2, limit=7)
 
 
+@pytest.mark.e2e
 def test_a_pause_of_the_query_ends_no_session(eagre_harness, tmp_path):
     """Rows that wait in the topic while the query is down belong to their session."""
 
@@ -215,6 +224,7 @@ def test_results_are_the_same_after_interruptions(eagre_harness, tmp_path):
     }
 
 
+@pytest.mark.e2e
 def test_warming_up_the_planner_changes_no_results(eagre_harness, tmp_path):
     """The running epoch is planned again: results are the same, and no job is started."""
     rows = payments(9, 60, grace=20)[:60]

@@ -85,6 +85,7 @@ def written(brokers, topic):
     return Topics(brokers).ends([topic])[topic][0]
 
 
+@pytest.mark.early
 @pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.e2e)])
 def test_a_run_drains_and_resumes_in_another_mode(cli, run, eagre_broker, again):
     """``runs_in_process.py`` also has a run that resumes in another mode."""

@@ -214,6 +214,7 @@ def test_an_archive_belongs_to_its_jars(monkeypatch, tmp_path):
     assert archives.archive() != before
 
 
+@pytest.mark.e2e
 def test_mllib_functions_are_available_in_plans(eagre_spark):
     from pyspark.ml.functions import array_to_vector, vector_to_array
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eagre.connectors import KafkaSink, Mode, ReplayFilter
     from eagre.pipeline import Pipeline
 
-EPOCH = "300 ms"
+EPOCH = "500 ms"
 TIMEOUT_SECONDS = 60
 LARGEST_RECORD = 1 << 27
 AFTERWARDS = 2
