@@ -568,7 +568,7 @@ def test_rows_that_cannot_be_written_are_refused_before_the_start(
     monkeypatch.delenv("DATABASE_URL", raising=False)
     rows = eg.Kafka("corpus", schema=PAYMENTS).read(ground.spark, ground.brokers)
     with pytest.raises(SettingsError) as wrong:
-        sink.writer(rows.selectExpr(*columns.split(", ")))
+        eg.write_stream(rows.selectExpr(*columns.split(", ")), sink)
     assert wrong.value.code == code
     assert wrong.value.hint
 

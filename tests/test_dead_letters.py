@@ -445,18 +445,12 @@ def fails_until(fixed):
     return again
 
 
-def test_dead_letters_are_listed_shown_and_replayed_once(cli, call, eagre_harness, tmp_path):
-    fixed = tmp_path / "repaired"
-    again = fails_until(fixed)
-
-    def run(rows):
-        return eagre_harness.run(again, rows, checkpoint=tmp_path / "checkpoint")
-
+def dlq_commands(cli, call, brokers):
+    """Return a function that starts each command once in a process, and then calls it here."""
     started = set()
 
     def command(*args):
-        """Start each command once for real, and call it in this process from then on."""
-        line = ("dlq", *args, "--brokers", eagre_harness.brokers)
+        line = ("dlq", *args, "--brokers", brokers)
         if args[0] not in started:
             started.add(args[0])
             done = cli.ok(*line)
@@ -465,6 +459,17 @@ def test_dead_letters_are_listed_shown_and_replayed_once(cli, call, eagre_harnes
         assert done.code == 0, done.err
         return done
 
+    return command
+
+
+def test_dead_letters_are_listed_shown_and_replayed_once(cli, call, eagre_harness, tmp_path):
+    fixed = tmp_path / "repaired"
+    again = fails_until(fixed)
+
+    def run(rows):
+        return eagre_harness.run(again, rows, checkpoint=tmp_path / "checkpoint")
+
+    command = dlq_commands(cli, call, eagre_harness.brokers)
     rows = [Record({"n": n}, key=f"k{n}", headers={"h": b"\xff"}, partition=2) for n in range(4)]
     assert len(run([*rows, Record(b"\x1b[2J{", key="bad", partition=1)])) == 3
 
