@@ -8,6 +8,7 @@ import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -35,6 +36,7 @@ public final class Barrier {
     private final Set<ReceivedCount> received = ConcurrentHashMap.newKeySet();
     private final Set<Pausable> pausables = ConcurrentHashMap.newKeySet();
     private final Set<Runnable> flushes = ConcurrentHashMap.newKeySet();
+    private final AtomicLong barriers = new AtomicLong();
     private volatile boolean paused;
     private int users;
 
@@ -95,27 +97,30 @@ public final class Barrier {
     }
 
     /**
-     * For each source partition, the row in flight, or the next row if none is in flight. If each row is processed
-     * before the next one is read, all earlier rows are processed.
+     * Places a barrier between two rows of each source, while the sources continue. If each row is processed before
+     * the next one is read, every result of the rows before it is sent when this returns, and none of the rows after
+     * it was sent before the call.
+     *
+     * @return for each source partition, the first row after the barrier; null if a row takes longer than the deadline
      */
-    public List<RecordPosition> reached() {
-        List<RecordPosition> reached = new ArrayList<>();
-        for (InFlightOffsets source : sources) {
-            RecordPosition next = source.next();
-            if (next == null) next = source.last();
-            if (next != null) reached.add(next);
-        }
-        return reached;
+    public List<RecordPosition> between(long deadline) {
+        long number = barriers.incrementAndGet();
+        return poll(deadline, () -> positions(source -> source.after(number)));
     }
 
     /** The next row of each source partition, once every task holds a row or waits for one; null before that. */
     public List<RecordPosition> next() {
+        return positions(InFlightOffsets::next);
+    }
+
+    /** The positions of the sources that have read a row; null if one of them has none. */
+    private List<RecordPosition> positions(Function<InFlightOffsets, RecordPosition> position) {
         List<RecordPosition> all = new ArrayList<>();
         for (InFlightOffsets source : sources) {
-            if (source.last() == null) continue;
-            RecordPosition next = source.next();
-            if (next == null) return null;
-            all.add(next);
+            if (!source.hasRead()) continue;
+            RecordPosition found = position.apply(source);
+            if (found == null) return null;
+            all.add(found);
         }
         return all;
     }

@@ -23,6 +23,9 @@ public final class InFlightOffsets {
     private volatile ThreadPosition source;
     private volatile boolean reading;
     private volatile boolean holding;
+    private volatile long requested;
+    private volatile long passed;
+    private RecordPosition afterBarrier;
     private ThreadPosition blamed;
 
     /** The last row that a thread received. */
@@ -69,9 +72,16 @@ public final class InFlightOffsets {
         return offsets;
     }
 
-    /** Called by the reader: it waits for the next record, or it has one. Until then, all before are processed. */
+    /**
+     * Called by the reader: it asks for the next record, or it has one. When it asks, all records before are
+     * processed: a barrier that was requested passes there.
+     */
     public void setReading(boolean now) {
         reading = now;
+        long barrier = requested;
+        if (!now || barrier == passed || source == null) return;
+        afterBarrier = following(source.record());
+        passed = barrier;
     }
 
     /** Called by the parser: records a row that the reader returned, and blocks while the sources are paused. */
@@ -100,10 +110,15 @@ public final class InFlightOffsets {
         return position == null ? null : position.record();
     }
 
-    /** The last row that the reader returned; null if it returned none. */
-    RecordPosition last() {
-        ThreadPosition position = source;
-        return position == null ? null : position.record();
+    /** Whether the reader has returned a row. */
+    boolean hasRead() {
+        return source != null;
+    }
+
+    /** Requests a barrier, and returns the first row after it; null until it has passed. */
+    RecordPosition after(long barrier) {
+        requested = barrier;
+        return passed == barrier ? afterBarrier : next();
     }
 
     /**
@@ -116,7 +131,11 @@ public final class InFlightOffsets {
         RecordPosition before = position.record();
         if (holding) return position.record();
         boolean processed = reading && before.offset() == position.offset;
-        return processed ? new RecordPosition(before.topic(), before.partition(), before.offset() + 1) : null;
+        return processed ? following(before) : null;
+    }
+
+    private static RecordPosition following(RecordPosition record) {
+        return new RecordPosition(record.topic(), record.partition(), record.offset() + 1);
     }
 
     /** Records that the calling thread has failed; another thread will report the failure. */

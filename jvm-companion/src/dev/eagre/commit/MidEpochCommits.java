@@ -32,8 +32,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * Commits a real-time query within its epoch.
  *
  * <p>At an epoch boundary Spark stops the query, plans it again and restarts it, only to write two log entries: the
- * source offsets and the commit. A query without state processes each row before it reads the next, so the position
- * of its tasks is always known. When the producers have flushed, all rows before that position are delivered. A query
+ * source offsets and the commit. A query without state processes each row before it reads the next. A
+ * barrier passes between two rows of each source. When the producers have flushed, all rows before it are delivered. A query
  * with state, Python functions or a shuffle pauses its sources briefly until no row is in flight, and then writes its
  * state. The result of a commit is the two entries that Spark's logs would get if the epoch ended there.
  */
@@ -42,6 +42,9 @@ public final class MidEpochCommits {
 
     /** The limit for processing the rows in flight before the state is written, in milliseconds. */
     private static final long PAUSE_WITHIN_MS = 5_000;
+
+    /** The limit for processing one row before a commit is given up, in milliseconds; nothing waits for it. */
+    private static final long ROW_WITHIN_MS = 60_000;
 
     private final MicroBatchExecution query;
     private final boolean pauses;
@@ -96,7 +99,10 @@ public final class MidEpochCommits {
     public void request() {
         request(pauses
                 ? epoch -> pausedCut(epoch, PAUSE_WITHIN_MS, false)
-                : epoch -> new Cut(barrier.reached(), null, 0));
+                : epoch -> {
+                    List<RecordPosition> next = barrier.between(System.nanoTime() + ROW_WITHIN_MS * 1_000_000);
+                    return next == null ? null : new Cut(next, null, 0);
+                });
     }
 
     /**
@@ -113,8 +119,7 @@ public final class MidEpochCommits {
         }
         barrier.pause(true);
         List<RecordPosition> next = Barrier.poll(System.nanoTime() + waitMs * 1_000_000, barrier::next);
-        List<RecordPosition> last = next == null ? barrier.reached() : next;
-        request(now -> new Cut(last, null, 0));
+        request(now -> next == null ? null : new Cut(next, null, 0));
         return next != null;
     }
 
