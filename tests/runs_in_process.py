@@ -7,6 +7,7 @@ JVM, and those of other tests may have lost their broker. ``test_run.py`` and
 
 import json
 import os
+from collections import Counter
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -72,6 +73,47 @@ def test_mid_epoch_commits_survive_an_abrupt_stop(cli, in_process, eagre_harness
     again.drain()
     assert again.has("ended", drained=True)
     assert results(eagre_harness, f"{name}-out") == expected(shape, 90)
+
+
+LARGE = """
+import eagre as eg
+from pyspark.sql import functions as F
+
+@eg.pipeline(
+    source=eg.Kafka("large-in", schema="card STRING, n BIGINT"),
+    sink=eg.Kafka(
+        "large-out",
+        delivery="exactly-once",
+        options={"kafka.batch.size": "1000", "kafka.buffer.memory": "40000"},
+    ),
+)
+def large(df):
+    return df.select("card", F.explode(F.sequence(F.lit(1), "n")).alias("n"), "_source")
+"""
+
+
+def test_no_commit_falls_inside_a_row_with_many_results(cli, in_process, eagre_harness):
+    """Exactly once: its first results would lie before the output snapshot, and be repeated.
+
+    Small batches of the producer let the row take seconds, with commits due all the time.
+    """
+    at, size = eagre_harness.brokers, 200_000
+    app = cli.app(LARGE, "large.py")
+    checkpoint = Checkpoint(cli.folder / "checkpoint")
+    in_process(app, every="200 ms", start="earliest").wait_for("running")
+    produce(at, "large-in", [{"card": "a", "n": 1}])
+    wait_until(lambda: checkpoint.reached() == {"large-in": {0: 1}}, 60, "no commit")
+    produce(at, "large-in", [{"card": "a", "n": size}])
+    wait_until(lambda: written(at, "large-out") > size // 2, 60, "no results", interval=0.01)
+    in_process.cut()
+    before = written(at, "large-out")
+    again = in_process(app, every="200 ms").wait_for("running")
+    produce(at, "large-in", [{"card": "a", "n": 1}])
+    wait_until(lambda: checkpoint.reached() == {"large-in": {0: 3}}, 60, "it did not continue")
+    again.drain()
+    assert before < size, "the query was not stopped inside the row"
+    found = Counter(json.loads(r.value())["n"] for r in eagre_harness.records("large-out", {0: 0}))
+    assert found == Counter({1: 3} | dict.fromkeys(range(2, size + 1), 1))
 
 
 @pytest.fixture

@@ -51,12 +51,14 @@ class Outputs:
         sink: The pipeline's exactly-once sink.
         sources: The topics of the sources' cluster.
         sinks: The topics of the sink's cluster.
+        client_id: The client id of the sink's producers.
     """
 
     inputs: tuple[KafkaSource, ...]
     sink: KafkaSink
     sources: Topics
     sinks: Topics
+    client_id: str = ""
 
     def results(self) -> Offsets:
         """Return the end offsets of the results."""
@@ -119,6 +121,7 @@ def begin(
     batch, _ = checkpoint.committed()
     first = not delivery_log.snapshots
     delivery_log.begin()
+    gateway.flush_producers(spark, outputs.client_id)
     results, dead_letters = outputs.stable()
     if outputs.sink.fence == "in-band":
         write_fences(outputs.sinks, results, delivery_log)

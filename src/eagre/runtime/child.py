@@ -7,6 +7,7 @@ the parent has exited, and the child kills itself and every process it started.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -145,7 +146,16 @@ def _run_query(
                 f"the JVM of pipeline {pipeline.name!r} exited unexpectedly: it crashed, "
                 "or it was killed (possibly because the machine ran out of memory).",
             ) from error
-        raise query.failed(error) from error
+        failure = query.failed(error)
+        raise failure from error
+    finally:
+        _release(query)
+
+
+def _release(query: Run) -> None:
+    """Wait for the query's tasks, if its JVM is still there."""
+    with contextlib.suppress(Exception):
+        query.release()
 
 
 def _lock(spark: SparkSession, checkpoint: Checkpoint) -> None:

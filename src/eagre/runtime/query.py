@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eagre.runtime.resolved_run import ResolvedRun
 
 STATUS_SECONDS = 1
+RELEASE_SECONDS = 30.0
 NO_SPACE = "No space left on device"
 BROKEN_STATE = re.compile(
     "CANNOT_LOAD_STATE_STORE|CHECKPOINT_FILE_CHECKSUM|STATE_STORE_ROW_CHECKSUM"
@@ -131,7 +132,11 @@ class Run:
             return None
         self.parent.tell("phase", text="fencing the previous run")
         self.outputs = Outputs(
-            self.pipeline.kafka_sources, sink, self.resolved.topics, self.resolved.outputs
+            self.pipeline.kafka_sources,
+            sink,
+            self.resolved.topics,
+            self.resolved.outputs,
+            sink.client_id(self.pipeline.name),
         )
         replay_filter, self.delivery_log = begin(
             self.spark, self.outputs, self.checkpoint, self.resolved.position, self.parent.say
@@ -243,9 +248,13 @@ class Run:
         if self.schedule and not self.schedule.close():
             self.parent.say("delivery of the last results is unconfirmed; duplicates are possible")
         query.stop()
-        if self.schedule:
-            self.schedule.query.release()
+        self.release()
         self.checkpoint.adopt()
+
+    def release(self) -> None:
+        """Wait for the tasks of a query that has ended: another may follow in this JVM."""
+        if self.schedule and not self.schedule.query.release(RELEASE_SECONDS):
+            self.parent.say("tasks of the stopped query are still running")
 
     def _epochs_done(self, progress: StreamingQueryProgress | None) -> int:
         """Count the commits, including mid-epoch commits."""

@@ -144,8 +144,13 @@ class Harness:
             return None
         checkpoint.path.mkdir(parents=True, exist_ok=True)
         _, position = checkpoint.committed()
+        bound = sink.on(self.brokers)
         outputs = Outputs(
-            pipeline.on(self.brokers).kafka_sources, sink.on(self.brokers), self.topics, self.topics
+            pipeline.on(self.brokers).kafka_sources,
+            bound,
+            self.topics,
+            self.topics,
+            bound.client_id(pipeline.name),
         )
         replays, _ = begin(self.spark, outputs, checkpoint, position, lambda _: None)
         return replays

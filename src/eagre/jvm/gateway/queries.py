@@ -34,6 +34,11 @@ def warm_up_planner(
     return companion(spark, "plan.PlannerWarmup").start(_java_query(query), times)
 
 
+def flush_producers(spark: SparkSession, client_id: str) -> None:
+    """Deliver what an earlier run of a query in this JVM left in its producers."""
+    companion(spark, "spark.SinkProducers").flushAll(client_id)
+
+
 class MidEpochCommits:
     """Commits a running query in the middle of its epoch."""
 
@@ -57,9 +62,9 @@ class MidEpochCommits:
         """Pause the sources and commit the rows in flight; return whether that was in time."""
         return bool(self._java.close(int(wait_seconds * 1000)))
 
-    def release(self) -> None:
-        """Forget the query after it has ended."""
-        self._java.release()
+    def release(self, wait_seconds: float) -> bool:
+        """Forget the query after it has ended; return whether its tasks ended in time."""
+        return bool(self._java.release(int(wait_seconds * 1000)))
 
     @property
     def under_way(self) -> bool:

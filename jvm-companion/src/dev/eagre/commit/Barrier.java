@@ -53,6 +53,11 @@ public final class Barrier {
         leave(run.toString());
     }
 
+    /** Whether all tasks of a run have ended, and its barrier is released. */
+    public static boolean ended(UUID run) {
+        return !RUNS.containsKey(run.toString());
+    }
+
     private static Barrier enter(String run) {
         return RUNS.compute(run, (id, known) -> {
             Barrier barrier = known == null ? new Barrier() : known;

@@ -50,6 +50,7 @@ public final class MidEpochCommits {
     private final boolean pauses;
     private final Participants participants;
     private final Barrier barrier;
+    private boolean released;
     private long version = -1;
     private CompletableFuture<String> requested;
 
@@ -123,9 +124,17 @@ public final class MidEpochCommits {
         return next != null;
     }
 
-    /** Ends the commits after the query has ended. */
-    public void release() {
-        barrier.release(query.runId());
+    /**
+     * Ends the commits after the query has ended, and waits for its tasks: Spark does not, and a task that is killed
+     * may still write results. Calling it again has no effect.
+     *
+     * @return whether the tasks ended in time
+     */
+    public boolean release(long waitMs) {
+        if (!released) barrier.release(query.runId());
+        released = true;
+        return Barrier.poll(System.nanoTime() + waitMs * 1_000_000,
+                () -> Barrier.ended(query.runId()) ? Boolean.TRUE : null) != null;
     }
 
     /**
