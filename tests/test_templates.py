@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from eagre.cli.use_cases.demo import _epochs, measured
+from eagre.cli.use_cases.demo import _epochs, measured_pipeline
 from eagre.runtime.app import App
 from eagre.templates import folder, projects, use_cases
 from eagre.trial.events import EventsFile
@@ -29,7 +29,7 @@ def load(use_case, seconds=5.0):
 
 @pytest.mark.parametrize("use_case", use_cases())
 def test_every_use_case_has_the_files_of_the_demo(use_case):
-    name, results = measured(folder(use_case) / "app.py")
+    name, results = measured_pipeline(folder(use_case) / "app.py")
     what = load(use_case)
     assert name
     assert results != what.topic

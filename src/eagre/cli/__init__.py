@@ -1,4 +1,4 @@
-"""The ``eagre`` command. A command's module is imported when it is called, and starts no JVM."""
+"""The ``eagre`` command. It imports a command's module on demand and starts no JVM."""
 
 from __future__ import annotations
 
@@ -59,26 +59,26 @@ GROUPS = {
         ),
     },
 }
-"""Each command's module, from here, and its line in ``eagre --help``; the benchmark is outside."""
+"""Each command's module, relative to this package unless absolute, and its line of help."""
 COMMANDS = {name: module for group in GROUPS.values() for name, (module, _) in group.items()}
 
 
 class Commands(Group):
-    """Imports what is called, and nothing for a list of all."""
+    """Imports a command's module on demand; a list of the commands imports none."""
 
     def list_commands(self, _: click.Context) -> list[str]:
-        """Name them."""
+        """Return the names of the commands."""
         return sorted(COMMANDS)
 
     def get_command(self, _: click.Context, name: str) -> click.Command | None:
-        """Import one."""
+        """Import a command; return None if there is none of this name."""
         if name not in COMMANDS:
             return None
         command: click.Command = getattr(_module(COMMANDS[name]), name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the name of a command, without importing any."""
+        """Complete the name of a command without importing its module."""
         lines = {name: line for group in GROUPS.values() for name, (_, line) in group.items()}
         return [
             CompletionItem(name, help=lines[name])
@@ -87,7 +87,7 @@ class Commands(Group):
         ] or super(click.Group, self).shell_complete(ctx, incomplete)
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        """List them by what they are for."""
+        """List the commands by purpose."""
         widest = max(map(len, COMMANDS))
         for heading, group in GROUPS.items():
             with formatter.section(heading):

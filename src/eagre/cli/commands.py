@@ -1,4 +1,4 @@
-"""How a command is laid out: options in groups, examples, ``--quiet`` and ``--verbose`` on each."""
+"""The layout of commands: options in groups, examples, ``--quiet`` and ``--verbose``."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Option(click.Option):
         self.group = group
 
 
-class Laid(click.Command):
-    """What commands and groups of commands have in common: colour, ``-h``, their examples."""
+class BaseCommand(click.Command):
+    """The base of commands and groups: colour, ``-h``, examples."""
 
     help_heading = OPTIONS
 
@@ -38,7 +38,7 @@ class Laid(click.Command):
         self.examples = tuple(examples)
 
     def get_help_option_names(self, _: click.Context) -> list[str]:
-        """Give the same in every context: a command remembers what it is asked for first."""
+        """Return the same names in every context, because click caches the first answer."""
         return ["-h", "--help"]
 
     def make_context(
@@ -48,7 +48,7 @@ class Laid(click.Command):
         parent: click.Context | None = None,
         **extra: Any,  # noqa: ANN401
     ) -> click.Context:
-        """Parse the arguments; without colour where ``NO_COLOR`` says so (no-color.org)."""
+        """Parse the arguments; without colour if ``NO_COLOR`` is set (no-color.org)."""
         if os.environ.get("NO_COLOR"):
             extra.setdefault("color", False)
         return super().make_context(info_name, args, parent, **extra)
@@ -70,7 +70,7 @@ class Laid(click.Command):
         return getattr(param, "group", self.help_heading if "--help" in param.opts else OPTIONS)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, and what else comes last."""
+        """Write the examples, then the epilog."""
         if self.examples:
             with formatter.section("Examples"):
                 for line in self.examples:
@@ -78,16 +78,16 @@ class Laid(click.Command):
         super().format_epilog(ctx, formatter)
 
 
-class Command(Laid):
-    """A command; what all have in common is under "General"."""
+class Command(BaseCommand):
+    """A command; its help lists the common options under "General"."""
 
     help_heading = GENERAL
 
     def __init__(self, *args: Any, **attributes: Any) -> None:  # noqa: ANN401
         super().__init__(*args, **attributes)
         self.params += [
-            _volume("-q", "--quiet", Verbosity.QUIET, "Print only results and errors."),
-            _volume("-v", "--verbose", Verbosity.VERBOSE, "Print more of what happens."),
+            _verbosity_option("-q", "--quiet", Verbosity.QUIET, "Print only results and errors."),
+            _verbosity_option("-v", "--verbose", Verbosity.VERBOSE, "Print more of what happens."),
             Option(
                 ["--debug"],
                 is_flag=True,
@@ -104,12 +104,12 @@ class Command(Laid):
         parent: click.Context | None = None,
         **extra: Any,  # noqa: ANN401
     ) -> click.Context:
-        """Parse the arguments; each call begins at the normal verbosity."""
+        """Parse the arguments; each call starts at normal verbosity."""
         set_verbosity(Verbosity.NORMAL)
         return super().make_context(info_name, args, parent, **extra)
 
 
-class Group(Laid, click.Group):
+class Group(BaseCommand, click.Group):
     """A group of commands."""
 
     command_class = Command
@@ -121,9 +121,9 @@ class Group(Laid, click.Group):
         super().format_options(ctx, formatter)
 
 
-def _volume(short: str, long: str, level: Verbosity, text: str) -> Option:
-    def set_level(_: click.Context, __: click.Parameter, given: bool) -> None:
-        if given:
+def _verbosity_option(short: str, long: str, level: Verbosity, text: str) -> Option:
+    def set_level(_: click.Context, __: click.Parameter, is_set: bool) -> None:
+        if is_set:
             set_verbosity(level)
 
     return Option(

@@ -1,4 +1,4 @@
-"""How commands speak: results to standard output, everything else to standard error."""
+"""Output of commands: results to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -23,54 +23,54 @@ CLEAR_LINE = "\r\x1b[2K"
 
 
 class Verbosity(IntEnum):
-    """How much a command tells beside its results."""
+    """How many messages a command prints besides its results."""
 
     QUIET = -1
     NORMAL = 0
     VERBOSE = 1
 
 
-class _Volume:
-    """The verbosity of this process; click's own context is not known to other threads."""
+class _State:
+    """The verbosity of this process; click's context is not visible to other threads."""
 
     level = Verbosity.NORMAL
 
 
 def set_verbosity(level: Verbosity) -> None:
-    """Choose how much is told from here on."""
-    _Volume.level = level
+    """Set the verbosity of this process."""
+    _State.level = level
 
 
 def verbosity() -> Verbosity:
-    """How much is told."""
-    return _Volume.level
+    """Return the verbosity of this process."""
+    return _State.level
 
 
 def say(text: str) -> None:
-    """Tell people what is being done; ``--quiet`` leaves it out."""
-    if _Volume.level >= Verbosity.NORMAL:
+    """Print a message to standard error, unless ``--quiet`` is given."""
+    if _State.level >= Verbosity.NORMAL:
         warn(text)
 
 
 def detail(text: str) -> None:
-    """Tell people more, with ``--verbose`` only."""
-    if _Volume.level >= Verbosity.VERBOSE:
+    """Print a message to standard error only if ``--verbose`` is given."""
+    if _State.level >= Verbosity.VERBOSE:
         warn(text)
 
 
 def warn(text: str) -> None:
-    """Tell people what needs their attention, also with ``--quiet``."""
+    """Print an important message to standard error, even if ``--quiet`` is given."""
     click.echo(f"eagre: {text}", err=True)
 
 
 def live() -> bool:
-    """Whether a line on standard error may be rewritten: on a terminal, unless quiet."""
-    moves = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    return moves and _Volume.level >= Verbosity.NORMAL
+    """Return whether a line on standard error can be rewritten: on a terminal, unless quiet."""
+    rewritable = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return rewritable and _State.level >= Verbosity.NORMAL
 
 
 def rewrite_line(text: str = "") -> None:
-    """Replace the last line on standard error; it is no colour, so ``NO_COLOR`` is no matter."""
+    """Replace the last line on standard error, also if ``NO_COLOR`` is set."""
     sys.stderr.write(f"{CLEAR_LINE}{text}")
     sys.stderr.flush()
 
@@ -78,7 +78,7 @@ def rewrite_line(text: str = "") -> None:
 def json_option(
     command: Callable[..., None], what: str = "the result to FILE as JSON"
 ) -> Callable[..., None]:
-    """Give a command ``--json FILE``; the function gets it as ``target``."""
+    """Add ``--json FILE`` to a command; the function receives it as ``target``."""
     return click.option(
         "--json",
         "target",
@@ -89,7 +89,7 @@ def json_option(
 
 
 def result(target: str | None, value: Any, text: str) -> None:  # noqa: ANN401  (JSON)
-    """Print a result as text, and write it as JSON where ``--json`` asks for it."""
+    """Print a result as text, and write it as JSON if ``--json`` is given."""
     if target:
         write_json(target, value)
     if target != "-":
@@ -115,7 +115,7 @@ def write_json(target: str, value: Any) -> None:  # noqa: ANN401  (JSON)
 
 
 def _writable(_: click.Context, __: click.Parameter, target: str | None) -> str | None:
-    """Find a wrong folder before the work, not after it."""
+    """Check the folder before the command does its work."""
     folder = Path(target or "-").absolute().parent
     if target not in (None, "-") and not folder.is_dir():
         raise click.BadParameter(f"folder {folder} does not exist.")
@@ -123,14 +123,14 @@ def _writable(_: click.Context, __: click.Parameter, target: str | None) -> str 
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is lost.
+    """Ask for confirmation before something is deleted.
 
     Args:
-        question: What is to be done.
-        yes: Whether ``--yes`` was given: nothing is asked.
+        question: The question to ask.
+        yes: Whether ``--yes`` was given; if so, it does not ask.
 
     Raises:
-        SettingsError: There is nobody to ask.
+        SettingsError: Standard input is not a terminal.
         Abort: The answer is no.
     """
     if yes:
@@ -145,15 +145,15 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def project_checkpoint(folder_or_name: str) -> Checkpoint:
-    """Give a checkpoint by its folder, or by the name of a pipeline of this project."""
+    """Return a checkpoint by its folder, or by the name of a pipeline of this project."""
     from eagre.commit import Checkpoint
 
-    own = project_dir() / "checkpoints" / folder_or_name
-    return Checkpoint(own if own.exists() else folder_or_name)
+    in_project = project_dir() / "checkpoints" / folder_or_name
+    return Checkpoint(in_project if in_project.exists() else folder_or_name)
 
 
 def table(headings: list[str], rows: list[list[str]]) -> str:
-    """Lay out rows in columns; numbers, which is all but the first column, to the right.
+    """Format rows as a table; every column but the first is aligned to the right.
 
     >>> print(table(["topic", "records"], [["payments", "12"], ["scores", "7"]]))
     topic     records

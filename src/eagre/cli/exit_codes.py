@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a command ended, for scripts.
+    """The exit codes of commands, for scripts.
 
     >>> ExitCode.USAGE, ExitCode.USAGE.brief
     (<ExitCode.USAGE: 2>, 'usage')
@@ -21,12 +21,12 @@ class ExitCode(IntEnum):
 
     @property
     def brief(self) -> str:
-        """Name it."""
+        """Its short name for the help."""
         return "SLO" if self is ExitCode.SLO_BROKEN else self.name.lower()
 
     @property
     def meaning(self) -> str:
-        """Say what it means."""
+        """Its description."""
         return MEANINGS[self]
 
 

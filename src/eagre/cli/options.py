@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ FIXED = {
     PROVIDERS: "Eagre loads Spark's extensions itself",
     NESTED_PRUNING: "with it Spark 4.3 reads the wrong fields of a struct",
 }
-"""Spark settings that every session of Eagre has; each with the reason."""
+"""Spark settings that Eagre fixes in every session, with the reason."""
 
 
 def app_argument(metavar: str = "APP.py[:PIPELINE]", *, required: bool = True) -> Decorator:
-    """Name the file of the pipelines; a shell completes it as a file."""
+    """Add the argument for the file of the pipelines; shells complete it as a file."""
     return click.argument("app", metavar=metavar, required=required, shell_complete=_files)
 
 
 def together(*options: Decorator) -> Decorator:
-    """Make one decorator of several options; the help lists them in this order."""
+    """Combine several options into one decorator; the help lists them in this order."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(options):
@@ -43,7 +43,7 @@ def together(*options: Decorator) -> Decorator:
 
 
 def spark_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command what its Spark session is made with: ``master`` and ``conf``."""
+    """Add the options of the Spark session: ``--master`` and ``--conf``."""
     option = partial(click.option, cls=Option, group=SPARK)
     both = together(
         option("--master", help="Spark's master. [default: local[64]]"),
@@ -51,7 +51,7 @@ def spark_options(command: Callable[..., None]) -> Callable[..., None]:
             "--conf",
             multiple=True,
             metavar="KEY=VALUE",
-            callback=lambda _, __, given: settings(given),
+            callback=lambda _, __, pairs: settings(pairs),
             help="A setting of the Spark session, as with spark-submit; repeatable.",
         ),
     )
@@ -59,7 +59,7 @@ def spark_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def brokers_option(fallback: str) -> Decorator:
-    """Give a command the option that names the Kafka cluster."""
+    """Add the option for the Kafka cluster."""
     return click.option(
         "--brokers",
         cls=Option,
@@ -71,7 +71,7 @@ def brokers_option(fallback: str) -> Decorator:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Read one setting.
+    """Parse a setting.
 
     >>> pair("spark.ui.enabled = true")
     ('spark.ui.enabled', 'true')
@@ -86,16 +86,16 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def settings(pairs: Iterable[str]) -> dict[str, str]:
-    """Read the Spark settings of ``--conf``; of a key given twice the last counts.
+    """Parse the Spark settings of ``--conf``; the last value of a repeated key is used.
 
     >>> settings(["spark.driver.memory=2g", "spark.driver.extraJavaOptions=-Da=b -Dc=d"])
     {'spark.driver.memory': '2g', 'spark.driver.extraJavaOptions': '-Da=b -Dc=d'}
 
     Raises:
-        SettingsError: A pair is malformed, not Spark's, or fixed by Eagre.
+        SettingsError: A pair is malformed, not a Spark setting, or fixed by Eagre.
     """
-    found = dict(map(pair, pairs))
-    for key in found:
+    conf = dict(map(pair, pairs))
+    for key in conf:
         if not key.startswith("spark."):
             raise SettingsError(
                 "CONF_NOT_SPARK",
@@ -108,14 +108,14 @@ def settings(pairs: Iterable[str]) -> dict[str, str]:
                 f"--conf {key}: Eagre fixes this setting, because {FIXED[key]}.",
                 hint="leave it out.",
             )
-    return found
+    return conf
 
 
 def require_once(conf: dict[str, str], key: str, option: str, value: str | None) -> None:
-    """Refuse a setting that an option of its own and ``--conf`` name differently.
+    """Refuse a setting that has one value in its option and another in ``--conf``.
 
     Raises:
-        SettingsError: They do.
+        SettingsError: The values differ.
     """
     if value is not None and conf.get(key, value) != value:
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""The progress of a trial: one line that is rewritten in a terminal, else one in five seconds."""
+"""The progress of a trial: a line that is rewritten on a terminal, or a line every 5 s."""
 
 from __future__ import annotations
 
@@ -18,52 +18,52 @@ Figures = dict[str, Any]
 
 
 class Progress:
-    """Shows the seconds of one trial after the other."""
+    """Shows the progress of several trials, second by second."""
 
     def __init__(self) -> None:
         self.name = ""
         self._warmup = self._seconds = 0.0
-        self._passed = self._measured = self._answered = 0
+        self._elapsed = self._measured = self._answered = 0
         self._medians: list[float] = []
-        self._moving = live()
+        self._live = live()
         self._line = False
 
     def say(self, text: str) -> None:
-        """Tell something on a line of its own."""
+        """Print a message on a separate line."""
         self._clear()
         say(text)
 
     def start(self, name: str, warmup: float, seconds: float) -> None:
-        """Begin a trial; the last line of the one before stays."""
+        """Start a trial; the last line of the previous trial stays."""
         self.close()
         self.name, self._warmup, self._seconds = name, warmup, seconds
-        self._passed = self._measured = self._answered = 0
+        self._elapsed = self._measured = self._answered = 0
         self._medians = []
 
     def second(self, figures: Figures) -> None:
-        """Show one second."""
-        self._passed += 1
+        """Show the figures of a second."""
+        self._elapsed += 1
         if "p50_ms" in figures:
             self._answered += 1
             self._medians.append(figures["p50_ms"])
-        warming = figures.get("warming", self._passed <= self._warmup)
+        warming = figures.get("warming", self._elapsed <= self._warmup)
         self._measured += not warming
         text = f"{self.name:<11}  {self._stage(warming=warming)}   {_latency(figures)}"
-        if self._moving:
+        if self._live:
             rewrite_line(f"eagre: {text}   {self._sparkline()}")
             self._line = True
-        elif self._answered == 1 or self._passed % PLAIN_EVERY_SECONDS == 0:
+        elif self._answered == 1 or self._elapsed % PLAIN_EVERY_SECONDS == 0:
             say(f"{text}   {self._sparkline()}")
 
     def close(self) -> None:
-        """Leave the line as it is, and go to the next."""
+        """Leave the current line and continue on the next."""
         if self._line:
             click.echo(err=True)
         self._line = False
 
     def _stage(self, *, warming: bool) -> str:
         if warming:
-            return f"warm-up   {self._passed:>2} s      "
+            return f"warm-up   {self._elapsed:>2} s      "
         return f"measuring {min(self._measured, self._seconds):>2.0f} of {self._seconds:g} s"
 
     def _sparkline(self) -> str:
@@ -76,7 +76,7 @@ class Progress:
 
 
 def bar(latency_ms: float) -> str:
-    """Draw a latency on a scale that both modes fit on: each bar is about 2.4 times the last.
+    """Return a bar for a latency, on a scale for both modes: each level is 2.4 times the last.
 
     >>> "".join(bar(ms) for ms in (0.5, 2, 10, 100, 450, 5000))
     '▁▁▃▆██'

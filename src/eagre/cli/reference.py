@@ -1,4 +1,4 @@
-"""The command reference, written from the commands' own help."""
+"""The command reference, generated from the help of the commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CONVENTIONS = """\
 
 
 def reference() -> str:
-    """Write ``docs/reference/cli.md``."""
+    """Return the text of ``docs/reference/cli.md``."""
     from eagre.cli import eagre
 
     sections = [f"## {path}\n```\n{text}\n```\n" for path, text in _commands(eagre, "eagre")]
@@ -46,9 +46,9 @@ def _commands(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
     yield path, command.get_help(context)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            if inner:
-                yield from _commands(inner, f"{path} {name}")
+            subcommand = command.get_command(context, name)
+            if subcommand:
+                yield from _commands(subcommand, f"{path} {name}")
 
 
 if __name__ == "__main__":

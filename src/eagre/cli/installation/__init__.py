@@ -1,1 +1,1 @@
-"""Commands about the installation: what it needs, its jars, completion in shells."""
+"""Commands for the installation: environment check, jars, shell completion."""

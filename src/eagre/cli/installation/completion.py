@@ -1,4 +1,4 @@
-"""``eagre completion``: completion scripts for shells, made from the commands themselves."""
+"""``eagre completion``: completion scripts for shells, generated from the commands."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from click.shell_completion import BashComplete, FishComplete, ShellComplete, Zs
 from eagre.cli.commands import Command
 
 VARIABLE = "_EAGRE_COMPLETE"
-"""How a script asks ``eagre`` for completions; click's name for it."""
+"""The environment variable with which a script requests completions; click defines it."""
 
 
 class _Bash(BashComplete):
-    """Bash from 4.4 on; the machine that writes the script need not have it."""
+    """Bash 4.4 or later; the machine that prints the script need not have it."""
 
     @staticmethod
     def _check_version() -> None:
-        """Ask for no version here."""
+        """Skip click's check of the local version."""
 
 
 SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": ZshComplete, "fish": FishComplete}

@@ -1,4 +1,4 @@
-"""``eagre doctor``: the environment, line by line."""
+"""``eagre doctor``: checks the environment."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ def doctor(target: str | None) -> None:
         "kafka": _kafka,
         "brokers": lambda: ", ".join(b.address for b in registry.running()) or "none running",
     }
-    found = [_report(name, check, shown=target != "-") for name, check in checks.items()]
-    ok = all(one["ok"] for one in found)
+    reports = [_report(name, check, shown=target != "-") for name, check in checks.items()]
+    ok = all(report["ok"] for report in reports)
     if target:
-        write_json(target, {"ok": ok, "checks": found})
+        write_json(target, {"ok": ok, "checks": reports})
     if not ok:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def _report(name: str, check: Callable[[], str], *, shown: bool) -> dict[str, Any]:
-    """Check one thing, and show it at once: some take a while."""
+    """Run a check and print its result immediately, because some checks are slow."""
     try:
-        ok, told = True, check()
+        ok, status = True, check()
     except EagreError as error:
-        ok, told = False, str(error)
+        ok, status = False, str(error)
     if shown:
-        click.echo(f"{'ok' if ok else 'FAIL':<4}  {name:<12} {told}")
-    return {"name": name, "ok": ok, "detail": told}
+        click.echo(f"{'ok' if ok else 'FAIL':<4}  {name:<12} {status}")
+    return {"name": name, "ok": ok, "detail": status}
 
 
 def _java() -> str:
@@ -71,7 +71,7 @@ def _java() -> str:
 
 
 def _kafka() -> str:
-    """How clients log in to a cluster, as the environment has it."""
+    """Return how clients log in to a cluster with the settings of the environment."""
     client = Client.to("HOST:PORT")
     client.librdkafka()
     return client.described()
@@ -93,5 +93,5 @@ def _archive() -> str:
 
 
 def _disk() -> str:
-    place = next(p for p in (cache_dir(), *cache_dir().parents) if p.exists())
-    return f"{shutil.disk_usage(place).free / _GIB:.1f} GiB free at {place}"
+    folder = next(p for p in (cache_dir(), *cache_dir().parents) if p.exists())
+    return f"{shutil.disk_usage(folder).free / _GIB:.1f} GiB free at {folder}"

@@ -1,4 +1,4 @@
-"""``eagre jars``: the jars Eagre adds to a JVM."""
+"""``eagre jars``: the jars that Eagre adds to Spark."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def jars() -> None:
 )
 def fetch(jar_set: str | None, source: Path | None, *, archive: bool) -> None:
     """Fetch the jars into the user's cache, and prepare a faster start of Spark."""
-    for one in _sets(jar_set):
-        locked.fetch(one, say, source)
-        locked.verify(one)
-        click.echo(f"{one}: {len(locked.lock(one))} jars in {locked.folder(one)}")
+    for name in _sets(jar_set):
+        locked.fetch(name, say, source)
+        locked.verify(name)
+        click.echo(f"{name}: {len(locked.lock(name))} jars in {locked.folder(name)}")
     if archive and jar_set in (None, "spark"):
         _prepare_archive()
 
@@ -52,12 +52,12 @@ def fetch(jar_set: str | None, source: Path | None, *, archive: bool) -> None:
 def verify(jar_set: str | None, target: str | None) -> None:
     """Compare every cached jar with its checksum; one changed byte is an error."""
     sets = {}
-    for one in _sets(jar_set):
-        locked.verify(one)
-        detail(f"{one}: {', '.join(jar.name for jar in locked.lock(one))}")
-        sets[one] = {"jars": len(locked.lock(one)), "folder": str(locked.folder(one))}
+    for name in _sets(jar_set):
+        locked.verify(name)
+        detail(f"{name}: {', '.join(jar.name for jar in locked.lock(name))}")
+        sets[name] = {"jars": len(locked.lock(name)), "folder": str(locked.folder(name))}
     companion = str(companion_jar())
-    lines = [f"{name}: {found['jars']} jars match the lock" for name, found in sets.items()]
+    lines = [f"{name}: {cached['jars']} jars match the lock" for name, cached in sets.items()]
     result(
         target,
         {"ok": True, "sets": sets, "companion": companion},
@@ -69,9 +69,9 @@ def verify(jar_set: str | None, target: str | None) -> None:
 @_SET
 def path(jar_set: str | None) -> None:
     """Print the class path of a set (spark if none is named), for use outside Eagre."""
-    chosen = cast("locked.JarSet", jar_set or "spark")
-    extra = [companion_jar()] if chosen == "spark" else []
-    click.echo(":".join(map(str, [*locked.class_path(chosen, say), *extra])))
+    name = cast("locked.JarSet", jar_set or "spark")
+    extra = [companion_jar()] if name == "spark" else []
+    click.echo(":".join(map(str, [*locked.class_path(name, say), *extra])))
 
 
 def _prepare_archive() -> None:

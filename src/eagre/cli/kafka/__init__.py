@@ -1,1 +1,1 @@
-"""Commands about Kafka: topics and their records, dead letters, the embedded broker."""
+"""Commands for Kafka: topics and their records, dead letters, the embedded broker."""

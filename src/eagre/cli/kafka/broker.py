@@ -1,4 +1,4 @@
-"""``eagre broker``: the embedded broker in the background."""
+"""``eagre broker``: an embedded broker in the background."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def start(port: int, data: Path | None) -> None:
     Topics and records stay in its data folder when it stops.
     """
     detail(f"the broker logs to {(data or project_dir() / 'broker') / 'log'}")
-    started = EmbeddedBroker(port, data or project_dir() / "broker", background=True, say=say)
-    click.echo(started.start().address)
+    embedded = EmbeddedBroker(port, data or project_dir() / "broker", background=True, say=say)
+    click.echo(embedded.start().address)
 
 
 @broker.command(examples=("eagre broker stop", "eagre broker stop --port 9092"))
@@ -44,9 +44,9 @@ def stop(port: int | None, everything: bool) -> None:
     brokers = [b for b in registry.running() if b.background]
     if not everything:
         brokers = [_chosen(brokers, port)]
-    for one in brokers:
-        say(f"stopping the broker on {one.address}")
-        stop_background(one)
+    for running in brokers:
+        say(f"stopping the broker on {running.address}")
+        stop_background(running)
 
 
 @broker.command(examples=("eagre broker status", "eagre broker status --json -"))
@@ -54,7 +54,7 @@ def stop(port: int | None, everything: bool) -> None:
 def status(target: str | None) -> None:
     """List the running embedded brokers."""
     running = registry.running()
-    found = [
+    described = [
         {"address": b.address, "pid": b.pid, "background": b.background, "data": b.data}
         for b in running
     ]
@@ -63,16 +63,16 @@ def status(target: str | None) -> None:
         for b in running
     ]
     text = table(["broker", "pid", "kind", "data"], rows) if rows else "no broker is running"
-    result(target, {"brokers": found}, text)
+    result(target, {"brokers": described}, text)
 
 
 def _chosen(brokers: list[registry.RunningBroker], port: int | None) -> registry.RunningBroker:
-    fit = [b for b in brokers if port in (None, b.port)]
-    if len(fit) == 1:
-        return fit[0]
+    matches = [b for b in brokers if port in (None, b.port)]
+    if len(matches) == 1:
+        return matches[0]
     addresses = ", ".join(b.address for b in brokers) or "none"
     raise BrokerError(
-        "BROKER_NOT_FOUND" if not fit else "SEVERAL_BROKERS",
+        "BROKER_NOT_FOUND" if not matches else "SEVERAL_BROKERS",
         f"no background broker listens on port {port}."
         if port
         else f"without --port there must be exactly one background broker; running: {addresses}.",

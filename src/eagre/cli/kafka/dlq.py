@@ -1,4 +1,4 @@
-"""``eagre dlq``: dead letters, what they are, and back to where they came from."""
+"""``eagre dlq``: list, show and replay dead letters."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from eagre.broker import Topics
 
-_SHOWN = 500
-_HEADERS = 20
-_AT_ONCE = 500
+_MAX_BYTES_SHOWN = 500
+_MAX_HEADERS_SHOWN = 20
+_MAX_CHUNK = 500
 NONE = "no dead letters"
 
 _REASON = click.option(
@@ -80,11 +80,11 @@ def show(
     config: Path | None,
 ) -> None:
     """Show the dead letters of TOPIC, the oldest first."""
-    wanted = _Wanted(reason=reason, again=True)
-    found = dead_letters(topics_of(brokers, config), topic_of(topic))
-    shown = list(islice(filter(wanted.has, found), limit))
+    selection = _Selection(reason=reason, again=True)
+    stored = dead_letters(topics_of(brokers, config), topic_of(topic))
+    shown = list(islice(filter(selection.matches, stored), limit))
     text = "\n\n".join(map(_text, shown)) if shown else NONE
-    result(target, [_json(letter) for letter in shown], text)
+    result(target, [_json(dead_letter) for dead_letter in shown], text)
 
 
 @dlq.command(
@@ -123,24 +123,24 @@ def replay(
     """
     topics = topics_of(brokers, config)
     name = topic_of(topic)
-    wanted = _Wanted(reason, timestamp_ms(since) if since else None, again)
+    selection = _Selection(reason, timestamp_ms(since) if since else None, again)
     progress = Progress(topics, name)
     try:
-        chosen = _chosen(topics, name, wanted, progress)
+        chosen = _chosen(topics, name, selection, progress)
         replayed = _Replay(topics, progress, rate, dry_run=dry_run)
         replayed.run(islice(chosen, limit))
     finally:
         progress.close()
     done = "would replay" if dry_run else "replayed"
-    say(f"{done} {counted(replayed.count, 'record')} of {name!r}{_left(wanted)}")
+    say(f"{done} {counted(replayed.count, 'record')} of {name!r}{_skipped(selection)}")
     if target:
-        counts = {"replayed": replayed.count, "skipped": wanted.left, "dry_run": dry_run}
+        counts = {"replayed": replayed.count, "skipped": selection.skipped, "dry_run": dry_run}
         write_json(target, {"topic": name, **counts})
 
 
 @dataclass
 class _Group:
-    """Letters of one kind."""
+    """Dead letters with the same topic, pipeline and reason."""
 
     topic: str
     pipeline: str
@@ -152,58 +152,64 @@ class _Group:
 
 def _groups(topics: Topics, name: str) -> list[_Group]:
     groups: dict[tuple[str, str], _Group] = {}
-    for letter in dead_letters(topics, name):
-        key = (letter.pipeline, letter.kind)
-        new = _Group(name, *key, 0, letter.time, letter.time)
+    for dead_letter in dead_letters(topics, name):
+        key = (dead_letter.pipeline, dead_letter.kind)
+        new = _Group(name, *key, 0, dead_letter.time, dead_letter.time)
         group = groups.setdefault(key, new)
         group.letters += 1
-        group.oldest = min(group.oldest, letter.time)
-        group.newest = max(group.newest, letter.time)
+        group.oldest = min(group.oldest, dead_letter.time)
+        group.newest = max(group.newest, dead_letter.time)
     return sorted(groups.values(), key=lambda group: -group.letters)
 
 
 @dataclass
-class _Wanted:
-    """Which dead letters are asked for, and why others were skipped."""
+class _Selection:
+    """Selects dead letters and counts the skipped ones by reason."""
 
     reason: str | None = None
     since_ms: int | None = None
     again: bool = False
-    left: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
 
-    def has(self, letter: DeadLetter) -> bool:
-        if self.reason and self.reason not in letter.reason:
+    def matches(self, dead_letter: DeadLetter) -> bool:
+        if self.reason and self.reason not in dead_letter.reason:
             return False
-        return not (self.since_ms and (_written_ms(letter) or 0) < self.since_ms)
+        return not (self.since_ms and (_written_ms(dead_letter) or 0) < self.since_ms)
 
-    def can_be_replayed(self, letter: DeadLetter) -> bool:
-        if letter.lost or not letter.source_partition:
-            return self._leave("whose record is incomplete")
-        if letter.replays and not self.again:
-            return self._leave("whose record failed again after a replay (--again replays them)")
+    def can_be_replayed(self, dead_letter: DeadLetter) -> bool:
+        if dead_letter.lost or not dead_letter.source_partition:
+            return self._skip("whose record is incomplete")
+        if dead_letter.replays and not self.again:
+            return self._skip("whose record failed again after a replay (--again replays them)")
         return True
 
-    def _leave(self, why: str) -> bool:
-        self.left[why] = self.left.get(why, 0) + 1
+    def _skip(self, why: str) -> bool:
+        self.skipped[why] = self.skipped.get(why, 0) + 1
         return False
 
 
-def _written_ms(letter: DeadLetter) -> int | None:
-    return timestamp_ms(letter.time) if letter.time else None
+def _written_ms(dead_letter: DeadLetter) -> int | None:
+    return timestamp_ms(dead_letter.time) if dead_letter.time else None
 
 
-def _chosen(topics: Topics, name: str, wanted: _Wanted, progress: Progress) -> Iterator[DeadLetter]:
-    for letter in dead_letters(topics, name):
-        if wanted.has(letter) and letter not in progress and wanted.can_be_replayed(letter):
-            yield letter
+def _chosen(
+    topics: Topics, name: str, selection: _Selection, progress: Progress
+) -> Iterator[DeadLetter]:
+    for dead_letter in dead_letters(topics, name):
+        if (
+            selection.matches(dead_letter)
+            and dead_letter not in progress
+            and selection.can_be_replayed(dead_letter)
+        ):
+            yield dead_letter
 
 
-def _left(wanted: _Wanted) -> str:
-    return "".join(f"; skipped {count:,} {why}" for why, count in wanted.left.items())
+def _skipped(selection: _Selection) -> str:
+    return "".join(f"; skipped {count:,} {why}" for why, count in selection.skipped.items())
 
 
 class _Replay:
-    """Writes records back, some at a time, and keeps account of them."""
+    """Writes records back in chunks, and commits the progress after each chunk."""
 
     def __init__(self, topics: Topics, progress: Progress, rate: float, *, dry_run: bool) -> None:
         self._topics = topics
@@ -211,7 +217,7 @@ class _Replay:
         self._rate = rate
         self._dry_run = dry_run
         self._partitions: dict[str, int] = {}
-        self._began = time.monotonic()
+        self._started = time.monotonic()
         self.count = 0
 
     def run(self, chosen: Iterator[DeadLetter]) -> None:
@@ -219,59 +225,69 @@ class _Replay:
             self.count = sum(1 for _ in chosen)
             return
         sender = Sender(self._topics)
-        while some := list(islice(chosen, max(1, min(_AT_ONCE, int(self._rate))))):
-            self._write(sender, some)
+        while chunk := list(islice(chosen, max(1, min(_MAX_CHUNK, int(self._rate))))):
+            self._write(sender, chunk)
 
-    def _write(self, sender: Sender, some: list[DeadLetter]) -> None:
-        for letter in some:
-            self._progress.add(letter)
+    def _write(self, sender: Sender, chunk: list[DeadLetter]) -> None:
+        for dead_letter in chunk:
+            self._progress.add(dead_letter)
         self._progress.check()
-        for letter in some:
-            time.sleep(max(0.0, self._began + self.count / self._rate - time.monotonic()))
-            topic, partition = letter.source_partition or ("", 0)
-            extras = {"partition": partition} if partition < self._count(topic) else {}
-            sender.send(topic, letter.key, letter.value, headers=_marked(letter), **extras)
+        for dead_letter in chunk:
+            time.sleep(max(0.0, self._started + self.count / self._rate - time.monotonic()))
+            topic, partition = dead_letter.source_partition or ("", 0)
+            extras = {"partition": partition} if partition < self._partition_count(topic) else {}
+            sender.send(
+                topic,
+                dead_letter.key,
+                dead_letter.value,
+                headers=_replay_headers(dead_letter),
+                **extras,
+            )
             self.count += 1
         sender.finish()
         self._progress.save()
 
-    def _count(self, topic: str) -> int:
+    def _partition_count(self, topic: str) -> int:
         if topic not in self._partitions:
             self._partitions[topic] = self._topics.require(topic).partitions
         return self._partitions[topic]
 
 
-def _marked(letter: DeadLetter) -> list[tuple[str, bytes | None]]:
-    """Give the record's headers, with the mark that keeps it from going round and round."""
-    own = [header for header in letter.headers if header[0] != REPLAYED]
-    return [*own, (REPLAYED, f"{letter.replays + 1} {letter.place}".encode())]
+def _replay_headers(dead_letter: DeadLetter) -> list[tuple[str, bytes | None]]:
+    """Return the record's headers with the replay count, which prevents an endless loop."""
+    original = [header for header in dead_letter.headers if header[0] != REPLAYED]
+    return [*original, (REPLAYED, f"{dead_letter.replays + 1} {dead_letter.place}".encode())]
 
 
-def _json(letter: DeadLetter) -> dict[str, Any]:
-    described = {k: v for k, v in asdict(letter).items() if k not in ("key", "value", "headers")}
-    described |= as_text("key", letter.key) | as_text("value", letter.value)
-    described["headers"] = [{"name": n, **as_text("value", v)} for n, v in letter.headers]
-    return {**described, "replays": letter.replays}
+def _json(dead_letter: DeadLetter) -> dict[str, Any]:
+    described = {
+        k: v for k, v in asdict(dead_letter).items() if k not in ("key", "value", "headers")
+    }
+    described |= as_text("key", dead_letter.key) | as_text("value", dead_letter.value)
+    described["headers"] = [{"name": n, **as_text("value", v)} for n, v in dead_letter.headers]
+    return {**described, "replays": dead_letter.replays}
 
 
-def _text(letter: DeadLetter) -> str:
+def _text(dead_letter: DeadLetter) -> str:
     lines = [
-        f"{letter.place}  {letter.time}  {printable(letter.pipeline)}",
-        f"  reason  {printable(letter.reason)}",
-        f"  source  {printable(letter.source) or 'unknown'}",
+        f"{dead_letter.place}  {dead_letter.time}  {printable(dead_letter.pipeline)}",
+        f"  reason  {printable(dead_letter.reason)}",
+        f"  source  {printable(dead_letter.source) or 'unknown'}",
     ]
-    if letter.lost:
-        lines.append(f"  lost    {printable(letter.lost)}")
-    lines += [f"  key     {_shown(letter.key)}", f"  value   {_shown(letter.value)}"]
-    shown = letter.headers[:_HEADERS]
-    lines += [f"  header  {printable(name)}: {_shown(value)}" for name, value in shown]
-    if len(letter.headers) > _HEADERS:
-        lines.append(f"  and {counted(len(letter.headers) - _HEADERS, 'header')} more")
+    if dead_letter.lost:
+        lines.append(f"  lost    {printable(dead_letter.lost)}")
+    lines += [f"  key     {_preview(dead_letter.key)}", f"  value   {_preview(dead_letter.value)}"]
+    shown = dead_letter.headers[:_MAX_HEADERS_SHOWN]
+    lines += [f"  header  {printable(name)}: {_preview(value)}" for name, value in shown]
+    if len(dead_letter.headers) > _MAX_HEADERS_SHOWN:
+        lines.append(
+            f"  and {counted(len(dead_letter.headers) - _MAX_HEADERS_SHOWN, 'header')} more"
+        )
     return "\n".join(lines)
 
 
-def _shown(data: bytes | None) -> str:
+def _preview(data: bytes | None) -> str:
     if data is None:
         return "null"
-    text = printable(data[:_SHOWN].decode(errors="replace"))
-    return text if len(data) <= _SHOWN else f"{text}… ({len(data):,} bytes)"
+    text = printable(data[:_MAX_BYTES_SHOWN].decode(errors="replace"))
+    return text if len(data) <= _MAX_BYTES_SHOWN else f"{text}… ({len(data):,} bytes)"

@@ -18,7 +18,7 @@ Positions = dict[str, "Offsets"]
 
 
 def of(topics: Topics, kind: str, positions: Positions) -> Iterator[dict[str, Any]]:
-    """Compare positions with the ends of their topics; ``kind`` is what the positions are of."""
+    """Compare positions with the end offsets; ``kind`` is ``pipeline`` or ``group``."""
     for owner, offsets in positions.items():
         ends = topics.ends(offsets)
         for name, partitions in offsets.items():
@@ -35,19 +35,20 @@ def of(topics: Topics, kind: str, positions: Positions) -> Iterator[dict[str, An
 
 
 def of_pipelines(name: str | None) -> Positions:
-    """Give what a checkpoint has committed, or each one of this project."""
-    own = project_dir() / "checkpoints"
-    names = [name] if name else sorted(p.name for p in own.glob("*"))
-    found = {}
+    """Return the committed offsets of a checkpoint, or of all checkpoints of this project."""
+    folder = project_dir() / "checkpoints"
+    names = [name] if name else sorted(p.name for p in folder.glob("*"))
+    positions = {}
     for checkpoint in map(project_checkpoint, names):
         described = checkpoint.describe()
         binding = described["binding"]
-        found[checkpoint.path.name] = described["offsets"] or (binding["start"] if binding else {})
-    return found
+        start = binding["start"] if binding else {}
+        positions[checkpoint.path.name] = described["offsets"] or start
+    return positions
 
 
 def of_group(topics: Topics, group: str) -> Positions:
-    """Give what a consumer group has committed."""
+    """Return the committed offsets of a consumer group."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     request = [ConsumerGroupTopicPartitions(group)]

@@ -1,4 +1,4 @@
-"""Records of Kafka topics on the command line: read, shown, written."""
+"""Read, format and write records of Kafka topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POLL_SECONDS = 0.5
 
 
 class Sender:
-    """A producer that counts what the cluster acknowledged, keyed as Java clients key."""
+    """A producer that counts acknowledged records, with the partitioner of Java clients."""
 
     def __init__(self, topics: Topics) -> None:
         from confluent_kafka import Producer
@@ -37,7 +37,7 @@ class Sender:
         value: bytes | None,
         **extras: Any,  # noqa: ANN401  (as librdkafka takes them)
     ) -> None:
-        """Hand over one record, waiting while the queue is full; headers, partition are extras."""
+        """Send a record, waiting while the queue is full; extras: headers, partition, timestamp."""
         while True:
             try:
                 self._producer.produce(topic, value, key, on_delivery=self._delivered, **extras)
@@ -49,7 +49,7 @@ class Sender:
         self._raise_error()
 
     def finish(self) -> None:
-        """Wait for the acknowledgements."""
+        """Wait until every record is acknowledged."""
         self._producer.flush()
         self._raise_error()
 
@@ -69,16 +69,16 @@ class Sender:
 def begin(
     topics: Topics, name: str, start: str, partitions: tuple[int, ...] = ()
 ) -> dict[int, int]:
-    """Give the offset of each partition to read from.
+    """Return the offset of each partition to read from.
 
     Args:
         topics: The cluster.
         name: The topic.
         start: ``earliest``, ``latest``, an offset in each partition, or an ISO 8601 time.
-        partitions: Only these.
+        partitions: Only these partitions; all if empty.
 
     Raises:
-        SettingsError: The start is none of these, or there is no such partition.
+        SettingsError: The start is malformed, or a partition does not exist.
     """
     first = topics.begins([name])[name]
     missing = sorted(set(partitions) - set(first))
@@ -88,11 +88,11 @@ def begin(
             f"topic {name!r} has no partition {missing[0]}.",
             hint=f"its partitions are 0 to {max(first)}.",
         )
-    found = first if start == "earliest" else _from(topics, name, start, first)
-    return {p: offset for p, offset in found.items() if not partitions or p in partitions}
+    offsets = first if start == "earliest" else _start_offsets(topics, name, start, first)
+    return {p: offset for p, offset in offsets.items() if not partitions or p in partitions}
 
 
-def _from(topics: Topics, name: str, start: str, first: dict[int, int]) -> dict[int, int]:
+def _start_offsets(topics: Topics, name: str, start: str, first: dict[int, int]) -> dict[int, int]:
     if start == "latest":
         return topics.ends([name])[name]
     if start.isdigit():
@@ -102,7 +102,7 @@ def _from(topics: Topics, name: str, start: str, first: dict[int, int]) -> dict[
 
 
 def read(topics: Topics, name: str, offsets: dict[int, int]) -> Generator[Any, None, None]:
-    """Give records as they arrive, without end.
+    """Yield records as they arrive, without end.
 
     Raises:
         BrokerError: The topic cannot be read.
@@ -125,9 +125,9 @@ def read(topics: Topics, name: str, offsets: dict[int, int]) -> Generator[Any, N
 
 @dataclass(frozen=True)
 class Columns:
-    """What is printed of a record before its value, each followed by a tab.
+    """The columns that are printed before the value of a record, each followed by a tab.
 
-    On a terminal, characters that it would act on are written by their codes.
+    On a terminal, control characters are printed as escape sequences.
     """
 
     terminal: bool = False
@@ -137,7 +137,7 @@ class Columns:
     keys: bool = False
 
     def text(self, record: Any) -> str:  # noqa: ANN401  (librdkafka's)
-        """Give a record as a line."""
+        """Return a record as a line."""
         cells = []
         if self.timestamps:
             cells.append(_time(record.timestamp()[1]))
@@ -152,7 +152,7 @@ class Columns:
 
 
 def as_dict(record: Any) -> dict[str, Any]:  # noqa: ANN401  (librdkafka's)
-    """Give a record as JSON has it."""
+    """Return a record as a JSON object."""
     return {
         "topic": record.topic(),
         "partition": record.partition(),
@@ -165,7 +165,7 @@ def as_dict(record: Any) -> dict[str, Any]:  # noqa: ANN401  (librdkafka's)
 
 
 def as_text(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Give bytes as text, or in base64 where they are not UTF-8.
+    """Return bytes as text, or in base64 if they are not UTF-8.
 
     >>> as_text("key", b"card"), as_text("key", bytes([255]))
     ({'key': 'card'}, {'key': None, 'key_base64': '/w=='})
@@ -177,7 +177,7 @@ def as_text(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def printable(text: str) -> str:
-    r"""Write characters that a terminal would act on by their codes.
+    r"""Replace control characters, which a terminal would interpret, by escape sequences.
 
     >>> printable("a" + chr(27) + "[2J")
     'a\\x1b[2J'
@@ -186,7 +186,7 @@ def printable(text: str) -> str:
 
 
 def _time(timestamp: int) -> str:
-    """Write a record's time.
+    """Format a record's time.
 
     >>> _time(1767225607250)
     '2026-01-01T00:00:07.250Z'

@@ -1,4 +1,4 @@
-"""``eagre topic``: a look into the topics of any cluster."""
+"""``eagre topic``: list, read, write, create and delete topics of any cluster."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 INTERNAL = "__"
-"""What the names of Kafka's internal topics begin with."""
+"""The prefix of Kafka's internal topics."""
 DELETE_SECONDS = 10
 
 
 def cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command say which cluster."""
+    """Add the options for the Kafka cluster."""
     config = click.option(
         "--config",
         cls=Option,
@@ -66,7 +66,7 @@ def list_(target: str | None, brokers: str | None, config: Path | None) -> None:
     topics = topics_of(brokers, config)
     names = topics.names()
     described, begins, ends = topics.describe(names), topics.begins(names), topics.ends(names)
-    found = [
+    listed = [
         {
             "name": name,
             "partitions": described[name].partitions,
@@ -74,9 +74,9 @@ def list_(target: str | None, brokers: str | None, config: Path | None) -> None:
         }
         for name in names
     ]
-    rows = [[str(one["name"]), f"{one['partitions']}", f"{one['records']:,}"] for one in found]
+    rows = [[str(t["name"]), f"{t['partitions']}", f"{t['records']:,}"] for t in listed]
     text = table(["topic", "partitions", "records"], rows) if rows else "no topics"
-    result(target, {"topics": found}, text)
+    result(target, {"topics": listed}, text)
 
 
 @topic.command(examples=("eagre topic describe payments",))
@@ -90,7 +90,7 @@ def describe(name: str, target: str | None, brokers: str | None, config: Path | 
     that those which compaction removed and the marks of transactions count, too.
     """
     topics = topics_of(brokers, config)
-    found = topics.require(name)
+    topic_id = topics.require(name).id
     begins, ends = topics.begins([name])[name], topics.ends([name])[name]
     partitions = [
         {"partition": p, "begin": begins[p], "end": ends[p], "records": ends[p] - begins[p]}
@@ -98,12 +98,12 @@ def describe(name: str, target: str | None, brokers: str | None, config: Path | 
     ]
     described = {
         "name": name,
-        "id": found.id,
+        "id": topic_id,
         "records": sum(p["records"] for p in partitions),
         "partitions": partitions,
         "settings": topics.changed_settings(name),
     }
-    result(target, described, _described(described))
+    result(target, described, _text(described))
 
 
 @topic.command(
@@ -154,8 +154,8 @@ def delete(names: tuple[str, ...], yes: bool, brokers: str | None, config: Path 
     if not yes:
         begins, ends = topics.begins(chosen), topics.ends(chosen)
         for name in chosen:
-            held = sum(ends[name].values()) - sum(begins[name].values())
-            say(f"topic {name!r} on {topics.brokers} holds {counted(held, 'record')}")
+            records_held = sum(ends[name].values()) - sum(begins[name].values())
+            say(f"topic {name!r} on {topics.brokers} holds {counted(records_held, 'record')}")
     confirm(f"Delete {counted(len(chosen), 'topic')} and all records in them?", yes=yes)
     topics.delete(chosen)
     _wait_until_gone(topics, set(chosen))
@@ -224,11 +224,11 @@ def tail(
     chosen = {column: every or shown for column, shown in columns.items()}
     layout = records.Columns(sys.stdout.isatty(), **chosen)
     offsets = records.begin(topics, name, start, partitions)
-    reading = records.read(topics, name, offsets)
+    stream = records.read(topics, name, offsets)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.closing(reading))
+        stack.enter_context(contextlib.closing(stream))
         file = stack.enter_context(Path(target).open("w")) if target not in (None, "-") else None
-        for record in islice(reading, count):
+        for record in islice(stream, count):
             if target:
                 _write(json.dumps(records.as_dict(record)), file or sys.stdout)
             if target != "-":
@@ -260,10 +260,10 @@ def produce(
     topics = topics_of(brokers, config)
     topics.require(name)
     sender = records.Sender(topics)
-    began = time.monotonic()
+    started = time.monotonic()
     for number, line in enumerate(file):
         if rate:
-            time.sleep(max(0.0, began + number / rate - time.monotonic()))
+            time.sleep(max(0.0, started + number / rate - time.monotonic()))
         value = line.rstrip(b"\r\n")
         sender.send(name, _key(value, key, number + 1) if key else None, value)
     sender.finish()
@@ -296,25 +296,25 @@ def lag(
     topics = topics_of(brokers, config)
     positions = lags.of_group(topics, group) if group else lags.of_pipelines(checkpoint)
     kind = "group" if group else "pipeline"
-    found = list(lags.of(topics, kind, positions))
+    partitions = list(lags.of(topics, kind, positions))
     rows = [
         [
-            one[kind],
-            f"{one['topic']}/{one['partition']}",
-            *(f"{one[column]:,}" for column in ("committed", "end", "lag")),
+            partition[kind],
+            f"{partition['topic']}/{partition['partition']}",
+            *(f"{partition[column]:,}" for column in ("committed", "end", "lag")),
         ]
-        for one in found
+        for partition in partitions
     ]
     headings = [kind, "partition", "committed", "end", "lag"]
     result(
         target,
-        {"partitions": found},
+        {"partitions": partitions},
         table(headings, rows) if rows else "nothing is committed yet",
     )
 
 
 def topics_of(brokers: str | None, config: Path | None) -> Topics:
-    """Give the topics of the cluster that a command names, or of the running embedded broker."""
+    """Return the topics of a cluster, by default of the running embedded broker."""
     address = brokers or registry.the_running_one(project_dir() / "broker").address
     client = Client.to(address, config)
     detail(f"Kafka at {address}: {client.described()}")
@@ -322,12 +322,12 @@ def topics_of(brokers: str | None, config: Path | None) -> Topics:
 
 
 def _write(line: str, file: TextIO) -> None:
-    """Write a record as it is: ``click.echo`` would take escape sequences out of it."""
+    """Write a record unchanged; ``click.echo`` would remove escape sequences."""
     file.write(f"{line}\n")
     file.flush()
 
 
-def _described(topic: dict[str, Any]) -> str:
+def _text(topic: dict[str, Any]) -> str:
     lines = [
         f"topic       {topic['name']}",
         f"id          {topic['id']}",
@@ -352,19 +352,19 @@ def _require_deletable(name: str) -> None:
 
 
 def _wait_until_gone(topics: Topics, names: set[str]) -> None:
-    """Wait until the brokers know it, so that a topic of that name can be created next."""
+    """Wait until the brokers have deleted the topics, so that they can be created again."""
     try:
         wait_until(lambda: names.isdisjoint(topics.names()), DELETE_SECONDS, "")
     except TimeoutError:
-        left = ", ".join(sorted(names & set(topics.names())))
-        warn(f"the cluster accepted the deletion but still lists: {left}")
+        remaining = ", ".join(sorted(names & set(topics.names())))
+        warn(f"the cluster accepted the deletion but still lists: {remaining}")
 
 
 def _key(value: bytes, field: str, line: int) -> bytes:
     try:
-        found = json.loads(value)[field]
+        key = json.loads(value)[field]
     except (ValueError, KeyError, TypeError) as error:
         raise SettingsError(
             "KEY_NOT_FOUND", f"line {line} has no JSON field {field!r} for the key ({error})."
         ) from None
-    return (found if isinstance(found, str) else json.dumps(found)).encode()
+    return (key if isinstance(key, str) else json.dumps(key)).encode()

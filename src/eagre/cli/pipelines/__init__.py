@@ -1,1 +1,1 @@
-"""Commands about pipelines: check, size, run, watch and stop them; their checkpoints."""
+"""Commands for pipelines: check, size, run, watch and stop them; their checkpoints."""

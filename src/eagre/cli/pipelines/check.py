@@ -1,4 +1,4 @@
-"""``eagre check`` and ``eagre explain``: know before the first record."""
+"""``eagre check`` and ``eagre explain``: findings before any data flows."""
 
 from __future__ import annotations
 
@@ -76,20 +76,20 @@ def check(
     if every:
         interval_ms(every)
     options = {"mode": mode, "every": every, "checkpoint": checkpoint, "sample": sample}
-    found = reports(app, brokers, master, conf, **options)
-    ok = all(report.ok for report in found)
+    checked = reports(app, brokers, master, conf, **options)
+    ok = all(report.ok for report in checked)
     if target:
         from eagre.preflight.check import SCHEMA_VERSION
 
-        each = [report.as_dict() for report in found]
+        pipelines = [report.as_dict() for report in checked]
         write_json(
-            target, {"schema_version": SCHEMA_VERSION, "app": app, "ok": ok, "pipelines": each}
+            target, {"schema_version": SCHEMA_VERSION, "app": app, "ok": ok, "pipelines": pipelines}
         )
     if target != "-":
-        for report in found:
+        for report in checked:
             _show(report)
     if fix:
-        _show_fixes(found, err=target == "-")
+        _show_fixes(checked, err=target == "-")
     if not ok:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
@@ -105,12 +105,12 @@ def explain(rule: str | None, target: str | None) -> None:
     from eagre.preflight import explained, known_rules
 
     if rule:
-        one = explained(rule)
-        result(target, _described(one), _text(one))
+        details = explained(rule)
+        result(target, _described(details), _text(details))
         return
     rules = known_rules().values()
-    lines = [f"{_level(o.level)} {o.id:24} {o.explanation.splitlines()[0]}" for o in rules]
-    result(target, {"rules": [_described(one) for one in rules]}, "\n".join(lines))
+    lines = [f"{_level(r.level)} {r.id:24} {r.explanation.splitlines()[0]}" for r in rules]
+    result(target, {"rules": [_described(r) for r in rules]}, "\n".join(lines))
 
 
 def _described(rule: Rule) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def _show(report: Report) -> None:
     ]
     slots = "slots unknown"
     if report.terms:
-        sum_ = " + ".join(map(str, report.terms))
-        needed = f"{sum_} = " if len(report.terms) > 1 else ""
+        terms = " + ".join(map(str, report.terms))
+        needed = f"{terms} = " if len(report.terms) > 1 else ""
         slots = f"{needed}{counted(sum(report.terms), 'slot')}"
         slots += f" of {report.slots}" if report.slots else ""
     click.echo(f"{report.name}: {', '.join(counts) or 'nothing found'} ({report.mode}, {slots})")
@@ -155,7 +155,7 @@ def _show(report: Report) -> None:
 
 
 def _show_finding(finding: Finding) -> None:
-    where = f"  {_short(finding.line)}" if finding.line else ""
+    where = f"  {_relative(finding.line)}" if finding.line else ""
     click.echo(f"  {_level(finding.level)} {click.style(finding.id, bold=True)}{where}")
     click.echo(f"           {finding.problem}")
     click.echo(f"           if ignored: {finding.consequence}")
@@ -184,7 +184,7 @@ def _level(level: str) -> str:
     return click.style(f"{level:8}", fg=COLOURS[level])
 
 
-def _short(line: str) -> str:
+def _relative(line: str) -> str:
     path, _, number = line.rpartition(":")
     with contextlib.suppress(ValueError):
         path = str(Path(path).relative_to(Path.cwd()))

@@ -37,12 +37,12 @@ def show(folder: str, target: str | None) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset(folder: str, yes: bool) -> None:
     """Remove a checkpoint, so that the next run starts from scratch."""
-    found = project_checkpoint(folder)
+    selected = project_checkpoint(folder)
     if not yes:
-        click.echo(_whatever_it_holds(found), err=True)
+        click.echo(_description(selected), err=True)
         click.confirm("Remove this checkpoint with its offsets and state?", abort=True, err=True)
-    found.reset()
-    say(f"removed {found.path}")
+    selected.reset()
+    say(f"removed {selected.path}")
 
 
 @checkpoint.command(examples=("eagre checkpoint copy score saved",))
@@ -50,17 +50,17 @@ def reset(folder: str, yes: bool) -> None:
 @click.argument("target", type=click.Path(path_type=Path))
 def copy(folder: str, target: Path) -> None:
     """Copy a checkpoint; stop its pipeline first."""
-    found = project_checkpoint(folder)
-    found.copy(target)
-    say(f"copied {found.path} to {target}")
+    selected = project_checkpoint(folder)
+    selected.copy(target)
+    say(f"copied {selected.path} to {target}")
 
 
-def _whatever_it_holds(found: Checkpoint) -> str:
-    """Describe a checkpoint, also a broken one: removing it may be the repair."""
+def _description(selected: Checkpoint) -> str:
+    """Describe a checkpoint, even a broken one, because a reset may repair it."""
     try:
-        return _text(found.describe())
+        return _text(selected.describe())
     except CheckpointError as error:
-        if not found.exists and not found.lost:
+        if not selected.exists and not selected.lost:
             raise
         return error.problem
 

@@ -1,4 +1,4 @@
-"""``eagre dashboard``, and the dashboard that ``run`` and ``demo`` bring along."""
+"""``eagre dashboard``, and the dashboard of ``eagre run`` and ``eagre demo``."""
 
 from __future__ import annotations
 
@@ -79,48 +79,48 @@ def dashboard(port: int, host: str, no_payloads: bool) -> None:
     """
     from eagre.dashboard import Dashboard
 
-    over = threading.Event()
+    stopped = threading.Event()
     for sign in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(sign, lambda *_: over.set())
-    with Dashboard(port, host, payloads=not no_payloads) as page:
-        warn(f"dashboard: {page.address}")
-        while not over.wait(1):
+        signal.signal(sign, lambda *_: stopped.set())
+    with Dashboard(port, host, payloads=not no_payloads) as served:
+        warn(f"dashboard: {served.address}")
+        while not stopped.wait(1):
             pass
 
 
 @contextlib.contextmanager
-def beside(
-    wanted: bool, port: int, shown: Callable[[], list[RunStatus]], *, payloads: bool
+def served_dashboard(
+    enabled: bool, port: int, shown: Callable[[], list[RunStatus]], *, payloads: bool
 ) -> Iterator[Dashboard | None]:
-    """Serve the dashboard while something runs; None where it is not wanted."""
-    if not wanted:
+    """Serve the dashboard during the ``with`` block; yield None if it is not enabled."""
+    if not enabled:
         yield None
         return
     from eagre.dashboard import Dashboard
 
-    with Dashboard(port, shown=shown, payloads=payloads) as page:
-        say(f"dashboard: {page.address}")
-        yield page
+    with Dashboard(port, shown=shown, payloads=payloads) as served:
+        say(f"dashboard: {served.address}")
+        yield served
 
 
-def judge_slo(page: Dashboard) -> int:
-    """Say of each SLO whether it was met, and give the exit code."""
+def judge_slo(served: Dashboard) -> int:
+    """Report whether each SLO was met, and return the exit code."""
     with contextlib.suppress(TimeoutError):
-        wait_until(lambda: all(view.settled for view in page.views), SETTLE_SECONDS, "")
+        wait_until(lambda: all(view.settled for view in served.views), SETTLE_SECONDS, "")
     code = ExitCode.OK
-    promised = [view for view in page.views if view.slo]
-    if not promised:
+    with_slo = [view for view in served.views if view.slo]
+    if not with_slo:
         warn('--slo-check: no pipeline has an SLO; write @eg.pipeline(..., slo="p99 < 100ms")')
         return ExitCode.SLO_BROKEN
-    for view in promised:
+    for view in with_slo:
         burn = view.burn() or {}
         if not burn["records"]:
             warn(f"{view.status.name}: SLO {burn['text']}: nothing was measured")
             code = ExitCode.SLO_BROKEN
             continue
-        kept = "kept" if burn["kept"] else "broken"
+        verdict = "kept" if burn["kept"] else "broken"
         warn(
-            f"{view.status.name}: SLO {burn['text']} {kept}: p{burn['percentile']:g} was "
+            f"{view.status.name}: SLO {burn['text']} {verdict}: p{burn['percentile']:g} was "
             f"{burn['actual_ms']:,.1f} ms over {burn['records']:,} records, "
             f"{burn['slow']:,} of them slower; burn rate {burn['burn']:g}"
         )

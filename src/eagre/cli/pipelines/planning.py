@@ -1,4 +1,4 @@
-"""Plan the pipelines of a file without starting them, for ``check``, ``size`` and ``advise``."""
+"""Plans the pipelines of a file without starting them, for ``check``, ``size`` and ``advise``."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def reports(
     brokers: str | None,
     master: str | None,
     conf: dict[str, str],
-    **options: Any,  # noqa: ANN401  (those of the check)
+    **options: Any,  # noqa: ANN401  (options of the check)
 ) -> list[Report]:
-    """Load the app, start a session, and check its pipelines in it."""
+    """Load the app, start a Spark session and check the pipelines in it."""
     require_once(conf, "spark.master", "--master", master)
-    chosen = App.parse(app)
-    chosen.check_readable()
+    parsed = App.parse(app)
+    parsed.check_readable()
     class_path("spark", say)
     say("planning the queries without starting them")
     detail(f"Spark logs to {_log()}")
@@ -43,9 +43,11 @@ def reports(
     with _quiet():
         spark = session("eagre-check", master, **conf)
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # what the app prints is no result of ours
-            everything = chosen.pipelines()
-            pipelines, several = chosen.choose(everything), len(everything) > 1
+        with contextlib.redirect_stdout(
+            sys.stderr
+        ):  # output of the app is no result of the command
+            declared = parsed.pipelines()
+            pipelines, several = parsed.choose(declared), len(declared) > 1
             return [
                 check(pipeline, spark, **_options(pipeline, brokers, options, several=several))
                 for pipeline in pipelines
@@ -59,28 +61,28 @@ def _options(
     pipeline: Pipeline, brokers: str | None, options: dict[str, Any], *, several: bool
 ) -> dict[str, Any]:
     running = registry.serving(project_dir() / "broker")
-    found = brokers or (running.address if pipeline.needs_brokers and running else None)
+    address = brokers or (running.address if pipeline.needs_brokers and running else None)
     spec = RunSpec(app="", checkpoint=options.get("checkpoint"))
     folder = spec.checkpoint_folder(pipeline.name, several=several)
-    return {**options, "brokers": found, "checkpoint": str(folder)}
+    return {**options, "brokers": address, "checkpoint": str(folder)}
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Send what the JVM writes from here on to a log; it keeps the descriptors it was born with."""
+    """Send the JVM's output to a log; a JVM keeps the descriptors that it inherits at its start."""
     _log().parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = [os.dup(1), os.dup(2)]
+    saved = [os.dup(1), os.dup(2)]
     with _log().open("ab") as log:
         try:
             for number in (1, 2):
                 os.dup2(log.fileno(), number)
             yield
         finally:
-            for number, old in zip((1, 2), kept, strict=True):
-                os.dup2(old, number)
-                os.close(old)
+            for number, original in zip((1, 2), saved, strict=True):
+                os.dup2(original, number)
+                os.close(original)
 
 
 def _log() -> Path:

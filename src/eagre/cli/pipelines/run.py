@@ -1,4 +1,4 @@
-"""``eagre run``: the pipelines of a file, each in a Spark process of its own."""
+"""``eagre run``: runs the pipelines of a file, each in a separate Spark process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eagre.cli.commands import Command, Option
 from eagre.cli.console import Verbosity, detail, live, rewrite_line, say, verbosity, warn
 from eagre.cli.exit_codes import ExitCode
 from eagre.cli.options import app_argument, brokers_option, require_once, spark_options
-from eagre.cli.pipelines.dashboard import beside, dashboard_options, judge_slo
+from eagre.cli.pipelines.dashboard import dashboard_options, judge_slo, served_dashboard
 from eagre.config import counted, project_dir
 from eagre.connectors import MODES
 from eagre.profile import CHOICE, CLIENTS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY_SECONDS = 10
 _URGENT = frozenset({"restarting", "stalled"})
-"""Events that are shown with --quiet, too."""
+"""Events that are printed even with ``--quiet``."""
 
 
 @click.command(
@@ -104,7 +104,7 @@ def run(
     dashboard_port: int,
     no_payloads: bool,
     slo_check: bool,
-    **how: Any,  # noqa: ANN401  (the options that a RunSpec has by the same names)
+    **options: Any,  # noqa: ANN401  (the fields of RunSpec with these names)
 ) -> None:
     """Run the pipelines of a file until Ctrl-C or SIGTERM drains them.
 
@@ -115,77 +115,81 @@ def run(
     """
     if slo_check and no_dashboard:
         raise click.UsageError("--slo-check needs the dashboard's meter: drop --no-dashboard.")
-    chosen = App.parse(app)
-    chosen.check_readable()
-    settings = _settings(conf, profile, how["master"])
-    spec = RunSpec(str(chosen.path), chosen.chosen, settings=settings, check=not no_check, **how)
+    parsed = App.parse(app)
+    parsed.check_readable()
+    settings = _settings(conf, profile, options["master"])
+    spec = RunSpec(
+        str(parsed.path), parsed.chosen, settings=settings, check=not no_check, **options
+    )
     detail(f"Spark logs to {project_dir() / 'logs'}")
     with (
         contextlib.closing(Display()) as display,
         contextlib.closing(ProjectBroker()) as cluster,
-        beside(not no_dashboard, dashboard_port, _own, payloads=not no_payloads) as page,
+        served_dashboard(
+            not no_dashboard, dashboard_port, _this_run, payloads=not no_payloads
+        ) as dashboard,
     ):
         supervisor = Supervisor(
             spec,
             cluster.address,
             display.show,
             restarts=restarts,
-            page=page.url if page else "",
+            page=dashboard.url if dashboard else "",
         )
         with _draining(supervisor):
             supervisor.run()
-        if slo_check and page:
-            click.get_current_context().exit(judge_slo(page))
+        if slo_check and dashboard:
+            click.get_current_context().exit(judge_slo(dashboard))
 
 
 def _settings(conf: dict[str, str], profile: str | None, master: str | None) -> dict[str, str]:
-    """Give the settings of the Spark session."""
+    """Return the settings of the Spark session."""
     require_once(conf, CHOICE, "--profile", profile)
     require_once(conf, "spark.master", "--master", master)
-    chosen = {CHOICE: profile} if profile else {}
-    logged = {LOG_LEVEL: "INFO"} if verbosity() is Verbosity.VERBOSE else {}
-    return {**logged, **conf, **chosen}
+    tuning = {CHOICE: profile} if profile else {}
+    logging = {LOG_LEVEL: "INFO"} if verbosity() is Verbosity.VERBOSE else {}
+    return {**logging, **conf, **tuning}
 
 
-def _own() -> list[RunStatus]:
-    """The run of this process."""
+def _this_run() -> list[RunStatus]:
+    """Return the run of this process."""
     return [run for run in runs.running() if run.pid == os.getpid()]
 
 
 class ProjectBroker:
-    """The embedded broker of the current folder: the one that runs, or one for this run."""
+    """The embedded broker of the current folder: a running one, or one for this run only."""
 
     def __init__(self) -> None:
-        self._own: EmbeddedBroker | None = None
+        self._broker: EmbeddedBroker | None = None
         self._address = ""
 
     def address(self) -> str:
-        """Give its address, starting it the first time if it does not run."""
+        """Return the address; the first call starts a broker if none is running."""
         if not self._address:
             self._address = self._running() or self._start()
         return self._address
 
     def close(self) -> None:
         """Stop the broker if it was started for this run; its data stays."""
-        if self._own:
-            self._own.stop()
+        if self._broker:
+            self._broker.stop()
 
     def _running(self) -> str:
-        found = registry.serving(project_dir() / "broker")
-        if found:
-            say(f"using the embedded broker on {found.address}")
-        return found.address if found else ""
+        running = registry.serving(project_dir() / "broker")
+        if running:
+            say(f"using the embedded broker on {running.address}")
+        return running.address if running else ""
 
     def _start(self) -> str:
-        self._own = EmbeddedBroker(data=project_dir() / "broker", say=say)
-        return self._own.start().address
+        self._broker = EmbeddedBroker(data=project_dir() / "broker", say=say)
+        return self._broker.start().address
 
 
 class Display:
-    """What a run tells people: one line, rewritten on a terminal, else one in ten seconds."""
+    """Shows a run: a line that is rewritten on a terminal, or a line every ten seconds."""
 
     def __init__(self) -> None:
-        self._moving = live()
+        self._live = live()
         self._runs: dict[str, dict[str, Any]] = {}
         self._line = ""
 
@@ -194,11 +198,11 @@ class Display:
         text = getattr(self, f"_{event['event']}", lambda *_: "")(name, event)
         if text:
             self._clear()
-            tell = warn if event["event"] in _URGENT else say
-            tell(f"{name}: {text}")
+            echo = warn if event["event"] in _URGENT else say
+            echo(f"{name}: {text}")
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Clear the line."""
         self._clear()
 
     def _phase(self, _: str, event: Event) -> str:
@@ -207,19 +211,19 @@ class Display:
     _note = _phase
 
     def _checked(self, _: str, event: Event) -> str:
-        """Each finding that does not stop the run, in a line."""
-        told = [
+        """Return the findings that do not stop the run, in one line."""
+        findings = [
             f"{f['level']} {f['id']}: {f['problem']} {f['remedy']}"
             for f in event["findings"]
             if f["level"] != "advice"
         ]
         advice = sum(f["level"] == "advice" for f in event["findings"])
         if advice:
-            told.append(f"{advice} more: see `eagre check`")
-        return "; ".join(told)
+            findings.append(f"{advice} more: see `eagre check`")
+        return "; ".join(findings)
 
     def _running(self, name: str, event: Event) -> str:
-        self._runs[name] = {"since": time.monotonic(), "said": 0.0, "written": None, **event}
+        self._runs[name] = {"since": time.monotonic(), "printed_at": 0.0, "written": None, **event}
         pace = {"real-time": "epochs", "micro-batch": "triggers"}.get(event["mode"])
         every = f", {pace} of {event['every_ms'] / 1000:g} s" if pace else ""
         resumed = f", resumed after batch {event['resumed']}" if event["resumed"] >= 0 else ""
@@ -242,22 +246,21 @@ class Display:
 
     def _status(self, name: str, event: Event) -> str:
         text = self._figures(self._runs[name], event)
-        if self._moving:
-            self._move(f"{name}: {text}")
+        if self._live:
+            self._rewrite(f"{name}: {text}")
             return ""
-        said = self._runs[name]["said"]
-        if time.monotonic() - said < _PLAIN_EVERY_SECONDS:
+        if time.monotonic() - self._runs[name]["printed_at"] < _PLAIN_EVERY_SECONDS:
             return ""
-        self._runs[name]["said"] = time.monotonic()
+        self._runs[name]["printed_at"] = time.monotonic()
         return text
 
     def _ended(self, name: str, event: Event) -> str:
-        how = "drained" if event["drained"] else "backlog processed"
+        outcome = "drained" if event["drained"] else "backlog processed"
         first = self._runs[name].get("first") if event["written"] is not None else None
         rows = (
             f", {counted(event['written'] - first, 'record')} written" if first is not None else ""
         )
-        return f"{how}{rows}"
+        return f"{outcome}{rows}"
 
     def _figures(self, run: dict[str, Any], event: Event) -> str:
         now, written = time.monotonic(), event["written"]
@@ -275,7 +278,7 @@ class Display:
             parts.append(f"draining {max(0.0, run['until'] - now):.0f} s")
         return " · ".join(parts)
 
-    def _move(self, line: str) -> None:
+    def _rewrite(self, line: str) -> None:
         self._line = line
         rewrite_line(line)
 
@@ -287,11 +290,11 @@ class Display:
 
 @contextlib.contextmanager
 def _draining(supervisor: Supervisor) -> Iterator[None]:
-    """Let SIGINT and SIGTERM drain while the run lasts."""
+    """Drain on SIGINT and SIGTERM during the ``with`` block."""
     signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(s, lambda *_: supervisor.stop()) for s in signals]
+    handlers = [signal.signal(s, lambda *_: supervisor.stop()) for s in signals]
     try:
         yield
     finally:
-        for sign, handler in zip(signals, before, strict=True):
+        for sign, handler in zip(signals, handlers, strict=True):
             signal.signal(sign, handler)

@@ -1,4 +1,4 @@
-"""``eagre size`` and ``eagre advise``: how large, and in which mode."""
+"""``eagre size`` and ``eagre advise``: task slots, state size and execution mode."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def size(
     master: str | None,
     conf: dict[str, str],
     target: str | None,
-    **numbers: Any,  # noqa: ANN401  (the sizes that are known)
+    **numbers: Any,  # noqa: ANN401  (the options for partitions and state)
 ) -> None:
     """Add up the task slots that a pipeline needs, from its plan and topics or from numbers.
 
@@ -88,15 +88,15 @@ def size(
     if app is None:
         sizes = {"": _from_numbers(common, **numbers)}
     else:
-        found = reports(app, brokers, master, conf)
-        sizes = {report.name: _sized(report, partitions, common) for report in found}
-    each = {name: one.as_dict() for name, one in sizes.items()}
-    first = next(iter(each.values()))
-    lines = [[*([name] if name else []), *one.lines()] for name, one in sizes.items()]
+        checked = reports(app, brokers, master, conf)
+        sizes = {report.name: _sized(report, partitions, common) for report in checked}
+    pipelines = {name: size.as_dict() for name, size in sizes.items()}
+    first = next(iter(pipelines.values()))
+    lines = [[*([name] if name else []), *size.lines()] for name, size in sizes.items()]
     result(
         target,
-        first if len(each) == 1 else {**_added(each), "pipelines": each},
-        "\n".join(line for some in lines for line in some),
+        first if len(pipelines) == 1 else {**_total(pipelines), "pipelines": pipelines},
+        "\n".join(line for block in lines for line in block),
     )
 
 
@@ -147,16 +147,16 @@ def advise(
 ) -> None:
     """Recommend a mode for a latency target: real-time, micro-batch or available-now."""
     from eagre.preflight.advise import Requirements
-    from eagre.preflight.advise import advise as weigh
+    from eagre.preflight.advise import advise as recommend
 
-    wish = Requirements(p99, rate, core_hour)
-    found = reports(app, brokers, master, conf)
-    advice = {report.name: weigh(report, wish) for report in found}
-    each = {name: one.as_dict() for name, one in advice.items()}
+    requirements = Requirements(p99, rate, core_hour)
+    checked = reports(app, brokers, master, conf)
+    advice = {report.name: recommend(report, requirements) for report in checked}
+    pipelines = {name: entry.as_dict() for name, entry in advice.items()}
     result(
         target,
-        next(iter(each.values())) if len(each) == 1 else {"pipelines": each},
-        "\n".join(line for name, one in advice.items() for line in _lines(name, one)),
+        next(iter(pipelines.values())) if len(pipelines) == 1 else {"pipelines": pipelines},
+        "\n".join(line for name, entry in advice.items() for line in _lines(name, entry)),
     )
 
 
@@ -172,10 +172,10 @@ def _lines(name: str, advice: Advice) -> list[str]:
 
 
 def _common(app: str | None, **numbers: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Give what the size of each pipeline needs, beside its partitions.
+    """Return the arguments that the sizes of all pipelines share.
 
     Raises:
-        SettingsError: The numbers do not go together.
+        SettingsError: The options contradict each other.
     """
     from eagre.preflight.size import keys_alive
 
@@ -213,8 +213,8 @@ def _from_numbers(
             "name an app, or the numbers.",
             hint="eagre size --source-partitions 8 --shuffle-partitions 20 --shuffles 2",
         )
-    many = (1 if shuffle_partitions else 0) if shuffles is None else shuffles
-    return Size.of(source_partitions, [shuffle_partitions or 1] * many, **common)
+    count = (1 if shuffle_partitions else 0) if shuffles is None else shuffles
+    return Size.of(source_partitions, [shuffle_partitions or 1] * count, **common)
 
 
 def _sized(report: Report, partitions: int | None, common: dict[str, Any]) -> Size:
@@ -230,8 +230,8 @@ def _sized(report: Report, partitions: int | None, common: dict[str, Any]) -> Si
     return Size.of(source, list(report.shuffles), **common)
 
 
-def _added(each: dict[str, Any]) -> dict[str, Any]:
+def _total(pipelines: dict[str, Any]) -> dict[str, Any]:
     return {
-        "slots": sum(one["slots"] for one in each.values()),
-        "terms": [term for one in each.values() for term in one["terms"]],
+        "slots": sum(size["slots"] for size in pipelines.values()),
+        "terms": [term for size in pipelines.values() for term in size["terms"]],
     }

@@ -27,36 +27,36 @@ def _running(_: click.Context, __: click.Parameter, incomplete: str) -> list[str
 def status(target: str | None) -> None:
     """List the running pipelines with their lag, commits, restarts and last failure."""
     detail(f"runs are registered in {state_dir()}")
-    found = runs.running()
-    result(target, {"runs": [run.as_dict() for run in found]}, "\n".join(_lines(found)))
+    active = runs.running()
+    result(target, {"runs": [run.as_dict() for run in active]}, "\n".join(_lines(active)))
 
 
-def _lines(found: list[RunStatus]) -> list[str]:
-    pipelines = [(run, one) for run in found for one in run.pipelines.values()]
+def _lines(active: list[RunStatus]) -> list[str]:
+    pipelines = [(run, pipeline) for run in active for pipeline in run.pipelines.values()]
     if not pipelines:
         return ["no pipeline is running"]
     headings = ["pipeline", "phase", "mode", "for", "lag", "commits", "restarts", "pid"]
     rows = [
         [
-            one.name,
-            one.phase,
-            one.mode,
-            _age(one.since),
-            "" if one.lag is None else f"{one.lag:,}",
-            f"{one.commits:,}",
-            str(one.restarts),
+            pipeline.name,
+            pipeline.phase,
+            pipeline.mode,
+            _age(pipeline.since),
+            "" if pipeline.lag is None else f"{pipeline.lag:,}",
+            f"{pipeline.commits:,}",
+            str(pipeline.restarts),
             str(run.pid),
         ]
-        for run, one in pipelines
+        for run, pipeline in pipelines
     ]
     lines = [table(headings, rows)]
-    for _, one in pipelines:
-        if one.late:
-            lines.append(f"{one.name}: {counted(one.late, 'late row')}")
-        if one.reason:
-            lines.append(f"{one.name}: {one.reason}")
-        if one.failure:
-            lines.append(f"{one.name}: last failure: {one.failure}")
+    for _, pipeline in pipelines:
+        if pipeline.late:
+            lines.append(f"{pipeline.name}: {counted(pipeline.late, 'late row')}")
+        if pipeline.reason:
+            lines.append(f"{pipeline.name}: {pipeline.reason}")
+        if pipeline.failure:
+            lines.append(f"{pipeline.name}: last failure: {pipeline.failure}")
     return lines
 
 

@@ -1,1 +1,1 @@
-"""Commands about use cases: see one run, begin a project with one."""
+"""Commands for use cases: run a demo, create a project."""

@@ -12,7 +12,7 @@ import click
 from eagre.broker import EmbeddedBroker, Topics
 from eagre.cli.commands import Command
 from eagre.cli.console import json_option, say, table, write_json
-from eagre.cli.pipelines.dashboard import beside, dashboard_options
+from eagre.cli.pipelines.dashboard import dashboard_options, served_dashboard
 from eagre.cli.progress import Progress
 from eagre.config import cache_dir, counted, interval_ms
 from eagre.errors import SettingsError
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 MICRO_BATCH_EVERY = "500 ms"
 REAL_TIME_EVERY = "5 minutes"
-WORTH_TELLING = 1.5
-SIGNALLED = 128
-"""The exit code of a command that a signal ended is this and the signal's number."""
+CLEARLY_FASTER = 1.5
+SIGNAL_EXIT_CODE = 128
+"""A command that a signal ends exits with this number plus the number of the signal."""
 
 Figures = dict[str, Any]
 
@@ -91,22 +91,22 @@ def demo(
     app = folder(use_case) / "app.py"
     events = EventsFile(str(app.with_name("generate.py")))
     rate = rate or events.rate
-    name, results = measured(app)
+    name, results = measured_pipeline(app)
     trial = Trial(events.path, events.topic, results, rate, warmup, seconds, settling=True)
     stop_background_training()
     with (
-        _signals(),
+        _exit_on_signals(),
         scratch_folder(cache_dir() / "demo") as scratch,
-        beside(not no_dashboard, dashboard_port, _own, payloads=not no_payloads),
+        served_dashboard(not no_dashboard, dashboard_port, _demo_runs, payloads=not no_payloads),
         EmbeddedBroker(say=say) as broker,
     ):
         for topic in (trial.source, trial.results):
             Topics(broker.address).create(topic, 1)
         events.fill_tables(broker.address)
-        modes = _both(trial, f"{app}:{name}", every, broker.address, scratch)
+        modes = _measure_modes(trial, f"{app}:{name}", every, broker.address, scratch)
     epochs = modes["real-time"]["epochs"]
-    told = {"use_case": use_case, "rate": rate, "epochs": epochs}
-    result = {**told, "modes": modes, "ratio": _ratio(modes)}
+    settings = {"use_case": use_case, "rate": rate, "epochs": epochs}
+    result = {**settings, "modes": modes, "ratio": _ratio(modes)}
     click.echo(_text(result), err=target == "-")
     if target:
         write_json(target, result)
@@ -119,30 +119,32 @@ def demo(
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does: nothing is left behind.
+def _exit_on_signals() -> Iterator[None]:
+    """Clean up on SIGTERM and SIGHUP as on Ctrl-C.
 
-    A signal that is ignored, as under ``nohup``, stays ignored; one that comes twice counts once.
+    A signal that is ignored, as under ``nohup``, stays ignored. A repeated signal is ignored.
     """
-    before = {sign: signal.getsignal(sign) for sign in (signal.SIGTERM, signal.SIGHUP)}
-    heard = [sign for sign, handler in before.items() if handler is not signal.SIG_IGN]
+    handlers = {sign: signal.getsignal(sign) for sign in (signal.SIGTERM, signal.SIGHUP)}
+    handled = [sign for sign, handler in handlers.items() if handler is not signal.SIG_IGN]
 
-    def end(number: int, _: object) -> None:
-        for sign in heard:
+    def exit_once(number: int, _: object) -> None:
+        for sign in handled:
             signal.signal(sign, signal.SIG_IGN)
-        raise SystemExit(SIGNALLED + number)
+        raise SystemExit(SIGNAL_EXIT_CODE + number)
 
-    for sign in heard:
-        signal.signal(sign, end)
+    for sign in handled:
+        signal.signal(sign, exit_once)
     try:
         yield
     finally:
-        for sign in heard:
-            signal.signal(sign, before[sign])
+        for sign in handled:
+            signal.signal(sign, handlers[sign])
 
 
-def _both(trial: Trial, app: str, every: str, brokers: str, scratch: Path) -> dict[str, Figures]:
-    """Measure the app in one mode after the other."""
+def _measure_modes(
+    trial: Trial, app: str, every: str, brokers: str, scratch: Path
+) -> dict[str, Figures]:
+    """Measure the app in micro-batch, then in real time."""
     modes: dict[str, Figures] = {}
     with contextlib.closing(Progress()) as progress:
         for mode, interval in {"micro-batch": MICRO_BATCH_EVERY, "real-time": every}.items():
@@ -158,19 +160,19 @@ def _both(trial: Trial, app: str, every: str, brokers: str, scratch: Path) -> di
     return modes
 
 
-def _own() -> list[RunStatus]:
-    """The runs that this process started."""
+def _demo_runs() -> list[RunStatus]:
+    """Return the runs that this process started."""
     import psutil
 
-    below = {child.pid for child in psutil.Process().children(recursive=True)}
-    return [run for run in runs.running() if run.pid in below]
+    children = {child.pid for child in psutil.Process().children(recursive=True)}
+    return [run for run in runs.running() if run.pid in children]
 
 
-def measured(app: Path) -> tuple[str, str]:
-    """The pipeline of an app that the demo measures, its first, and the topic of its results.
+def measured_pipeline(app: Path) -> tuple[str, str]:
+    """Return the name and the output topic of an app's first pipeline, which the demo measures.
 
     Raises:
-        SettingsError: It does not write to a topic.
+        SettingsError: The pipeline does not write to a topic.
     """
     first: Pipeline = App(app).pipelines()[0]
     if not first.sink.capabilities.measurable_latency:
@@ -181,27 +183,27 @@ def measured(app: Path) -> tuple[str, str]:
 
 
 def _pipeline(
-    app: str, mode: str, every: str, brokers: str, place: Path
+    app: str, mode: str, every: str, brokers: str, scratch: Path
 ) -> Callable[[], ProcessUnderTest]:
-    place.mkdir()
+    scratch.mkdir()
     command = run_app(
         *(app, "--mode", mode, "--every", every, "--brokers", brokers),
-        *("--checkpoint", str(place / "checkpoint"), "--no-check"),
-        environment=_temporary_files(place),
+        *("--checkpoint", str(scratch / "checkpoint"), "--no-check"),
+        environment=_temporary_files(scratch),
     )
-    return starter(command, place, place / "spark.log")
+    return starter(command, scratch, scratch / "spark.log")
 
 
-def _temporary_files(place: Path) -> dict[str, str]:
-    """Keep what a JVM that is killed at the end of its trial would leave in the demo's folder."""
-    stated = os.environ.get("JAVA_TOOL_OPTIONS", "")
-    options = f"{stated} -XX:-UsePerfData -Djava.io.tmpdir={place}".strip()
-    return {"TMPDIR": str(place), "SPARK_LOCAL_DIRS": str(place), "JAVA_TOOL_OPTIONS": options}
+def _temporary_files(scratch: Path) -> dict[str, str]:
+    """Keep temporary files in the demo's folder, because a killed JVM does not remove them."""
+    existing = os.environ.get("JAVA_TOOL_OPTIONS", "")
+    options = f"{existing} -XX:-UsePerfData -Djava.io.tmpdir={scratch}".strip()
+    return {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch), "JAVA_TOOL_OPTIONS": options}
 
 
-def _epochs(place: Path, since_us: int, seconds: float) -> int:
-    """How many epochs ended while it was measured."""
-    ends = written_us(place, COMMITS)
+def _epochs(scratch: Path, since_us: int, seconds: float) -> int:
+    """Return how many epochs ended during the measurement."""
+    ends = written_us(scratch, COMMITS)
     return sum(since_us <= at < since_us + seconds * 1_000_000 for at in ends)
 
 
@@ -234,16 +236,16 @@ def _text(result: dict[str, Any]) -> str:
 
 
 def _conclusion(slow: Figures, fast: Figures) -> str:
-    """Say in one sentence what was seen.
+    """Summarise the result in one sentence.
 
     >>> _conclusion({"p50_ms": 460.3, "p99_ms": 711.7}, {"p50_ms": 3.2, "p99_ms": 25.6})
     'In real time the median latency is 3.2 ms instead of 460.3 ms (144 times lower), and p99 is \
 25.6 ms instead of 711.7 ms (28 times lower).'
     """
-    if not fast["p50_ms"] or not fast["p99_ms"] or slow["p50_ms"] < WORTH_TELLING * fast["p50_ms"]:
+    if not fast["p50_ms"] or not fast["p99_ms"] or slow["p50_ms"] < CLEARLY_FASTER * fast["p50_ms"]:
         return "Real time was not clearly faster in this run: the machine may be too busy."
     median, tail = slow["p50_ms"] / fast["p50_ms"], slow["p99_ms"] / fast["p99_ms"]
-    lower = f" ({tail:,.0f} times lower)" if tail >= WORTH_TELLING else ""
+    lower = f" ({tail:,.0f} times lower)" if tail >= CLEARLY_FASTER else ""
     return (
         f"In real time the median latency is {fast['p50_ms']:,.1f} ms instead of "
         f"{slow['p50_ms']:,.1f} ms ({median:,.0f} times lower), and p99 is "
@@ -252,19 +254,19 @@ def _conclusion(slow: Figures, fast: Figures) -> str:
 
 
 def _warnings(modes: dict[str, Figures]) -> list[str]:
-    told = []
+    warnings = []
     for mode, figures in modes.items():
         if figures["lost"]:
             of = f"{figures['lost']:,} of {figures['expected']:,}"
-            told.append(f"{mode}: {of} results did not arrive.")
+            warnings.append(f"{mode}: {of} results did not arrive.")
         if not figures["settled"]:
-            told.append(
+            warnings.append(
                 f"{mode}: the latency was not steady yet when the measurement began; on a slow "
                 "machine use a longer --warmup or a lower --rate."
             )
         if figures["late_p99_ms"] > LATE_MS:
-            told.append(
+            warnings.append(
                 f"{mode}: the load generator itself was {figures['late_p99_ms']:.0f} ms late at "
                 "p99; the machine is too busy for these figures to be meaningful."
             )
-    return told
+    return warnings

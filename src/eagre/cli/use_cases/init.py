@@ -1,4 +1,4 @@
-"""``eagre init``: a project to start from."""
+"""``eagre init``: creates a project from a use case."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def init(use_case: str, directory: Path) -> None:
 
     The directory must be new or empty.
     """
-    place = folder(use_case)
+    template = folder(use_case)
     if use_case not in projects():
         raise SettingsError(
             "USE_CASE_NO_PROJECT",
@@ -48,7 +48,7 @@ def init(use_case: str, directory: Path) -> None:
             hint="name a new directory.",
         )
     ignored = shutil.ignore_patterns("__pycache__", ".pytest_cache", ".eagre", "*.egg-info")
-    shutil.copytree(place, directory, ignore=ignored, dirs_exist_ok=True)
+    shutil.copytree(template, directory, ignore=ignored, dirs_exist_ok=True)
     say(f"created {directory} from the use case {use_case}")
     if verbosity() >= Verbosity.NORMAL:
         click.echo(NEXT.format(directory=directory), err=True)
