@@ -22,7 +22,7 @@ import eagre
 import eagre_bench
 from eagre.cli import eagre as command_line
 from eagre.cli.reference import reference
-from eagre.preflight.reference import page as rules_page
+from eagre.preflight.reference import reference as rules_page
 from eagre.profile import GC_OPTIONS, PROFILE
 from test_run import Run
 

@@ -1,4 +1,4 @@
-"""Requests to a Kafka cluster, repeated until it answers or the time is over."""
+"""Requests to a Kafka cluster, repeated until it answers or the timeout expires."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eagre.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-PASSING = (
+TRANSIENT = (
     "LEADER_NOT_AVAILABLE",
     "NOT_LEADER_FOR_PARTITION",
     "FENCED_LEADER_EPOCH",
@@ -21,29 +21,29 @@ PASSING = (
     "_TIMED_OUT",
     "_TRANSPORT",
 )
-"""Answers of a cluster that may be over in a moment: worth asking again.
+"""Transient errors of a cluster, after which a request is repeated.
 
-A broker that stood still is fenced and comes back with a new epoch: its metadata names that
-epoch before its partitions know it, and for a while no controller is known.
+A broker that was paused is fenced and returns with a new epoch: its metadata names that epoch
+before its partitions know it, and for a while no controller is known.
 """
 
 ATTEMPTS = 3
-"""The first attempt has this part of the time that is given for an answer; later ones have more."""
+"""The first attempt gets the timeout divided by this number; later attempts get more."""
 FIRST_SECONDS = 1.0
-"""So long the first request for metadata may take; each that is not answered doubles it."""
+"""The timeout of the first metadata request; each unanswered request doubles it."""
 RECONNECT_MS = 250
-"""How long a client waits before it connects again: 10 s by default, which hides a start."""
+"""The longest wait before a reconnect; the default of 10 s would delay the detection of a start."""
 
 
 class AdminRequests:
-    """Requests to one cluster.
+    """Requests to a cluster.
 
     Args:
-        cluster: ``host:port``, several with commas; or a ``Client``, where it asks for more.
+        cluster: ``host:port``, several separated by commas; or a ``Client`` with security settings.
         timeout: Seconds to wait for an answer.
 
     Raises:
-        SettingsError: The client's settings cannot be said in librdkafka's words.
+        SettingsError: librdkafka has no equivalent of a client setting.
     """
 
     def __init__(self, cluster: str | Client, timeout: float = 10) -> None:
@@ -55,27 +55,27 @@ class AdminRequests:
         self._admin: Any = None
         self._refused: BrokerError | None = None
         self._down = False
-        self._told = ""
+        self._last_error = ""
 
     @property
     def admin(self) -> Any:  # noqa: ANN401  (librdkafka's client has no types)
-        """The librdkafka admin client, made at the first use.
+        """The librdkafka admin client, created at the first use.
 
         Raises:
             SettingsError: A setting cannot be used, such as the password of a key.
         """
         if self._admin is None:
-            self._admin = self._connected()
+            self._admin = self._connect()
         return self._admin
 
-    def _connected(self) -> Any:  # noqa: ANN401
+    def _connect(self) -> Any:  # noqa: ANN401
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        stated = "reconnect.backoff.ms" in self.client_settings
-        own = {} if stated else {"reconnect.backoff.max.ms": RECONNECT_MS}
+        configured = "reconnect.backoff.ms" in self.client_settings
+        defaults = {} if configured else {"reconnect.backoff.max.ms": RECONNECT_MS}
         try:
-            return AdminClient({**own, **self.client_settings, "error_cb": self._heard})
+            return AdminClient({**defaults, **self.client_settings, "error_cb": self._on_error})
         except KafkaException as error:
             raise SettingsError(
                 "CLIENT_SETTINGS_UNUSABLE",
@@ -84,29 +84,29 @@ class AdminRequests:
                 hint="check the files it names and their passwords; PEM files are read.",
             ) from None
 
-    def _heard(self, error: Any) -> None:  # noqa: ANN401
-        """Keep what librdkafka tells of a cluster that is not there, or does not let us in."""
+    def _on_error(self, error: Any) -> None:  # noqa: ANN401
+        """Record that librdkafka reaches no broker, or that the cluster rejects the login."""
         self._down = self._down or error.name() == "_ALL_BROKERS_DOWN"
         self._refused = refused(self._client, error.name(), error.str()) or self._refused
 
     def answers(self) -> bool:
-        """Tell whether the cluster answers a metadata request.
+        """Return whether the cluster answers a metadata request.
 
-        A slow one has the whole time for it; where nothing listens, a second is enough to know.
+        A slow cluster gets the full timeout; if nothing listens, the answer takes about a second.
 
         Raises:
-            BrokerError: It answers, and does not let us in.
+            BrokerError: The cluster answers and rejects the login.
         """
         try:
-            wait_until(lambda: self._asked() or self._down, self._timeout, "")
+            wait_until(lambda: self._request_metadata() or self._down, self._timeout, "")
         except TimeoutError:
             return False
         return not self._down
 
-    def _asked(self) -> Any:  # noqa: ANN401
-        """Ask for metadata; None where nobody answers.
+    def _request_metadata(self) -> Any:  # noqa: ANN401
+        """Request metadata; return None if no broker answers.
 
-        A cluster that listens and does not answer in time gets more of it at the next request.
+        A cluster that listens but does not answer in time gets more time at the next request.
         """
         from confluent_kafka import KafkaException
 
@@ -114,7 +114,7 @@ class AdminRequests:
         try:
             answer = self.admin.list_topics(timeout=self._patience)
         except KafkaException as error:
-            self._told = error.args[0].str()
+            self._last_error = error.args[0].str()
             self.admin.poll(0)
             if self._refused and self._refused.code != GUESSED:
                 raise self._refused from None
@@ -126,20 +126,22 @@ class AdminRequests:
 
     def _metadata(self) -> Any:  # noqa: ANN401
         try:
-            # A cluster that listens may be slow; one that does not is not waited for any longer.
-            return wait_until(self._asked, self._timeout, "", patient=lambda: not self._down)
+            # A cluster that listens may be slow; if nothing listens, waiting longer is useless.
+            return wait_until(
+                self._request_metadata, self._timeout, "", patient=lambda: not self._down
+            )
         except TimeoutError:
             why = self._refused or misunderstood(self._client)
-            raise why or self._silent(f": {self._told}") from None
+            raise why or self._silent(f": {self._last_error}") from None
 
     def _read(self, ask: Callable[[float], dict[Any, Any]]) -> dict[Any, Any]:
-        """Ask until the cluster answers, several times within the limit.
+        """Send a request until the cluster answers, several times within the timeout.
 
         Args:
-            ask: Sends the request, given the seconds one attempt has; gives the futures by key.
+            ask: Sends the request with the timeout of an attempt; returns the futures by key.
 
         Raises:
-            BrokerError: It refuses, or does not answer in time.
+            BrokerError: The cluster refuses, or does not answer in time.
         """
         limits = self._limits()
 
@@ -148,14 +150,14 @@ class AdminRequests:
                 futures = ask(next(limits))
                 return {key: self.result(future) for key, future in futures.items()}
             except BrokerError as error:
-                if not self._passes(error):
+                if not self._is_transient(error):
                     raise
                 return {}
 
         try:
             return wait_until(attempt, self._timeout, "")
         except TimeoutError:
-            raise self._silent(f": {self._told}") from None
+            raise self._silent(f": {self._last_error}") from None
 
     def _change(
         self,
@@ -165,55 +167,55 @@ class AdminRequests:
         *,
         done: str,
     ) -> None:
-        """Create or delete topics, asking again while the cluster is not ready.
+        """Create or delete topics, with retries while the cluster is not ready.
 
         Args:
-            ask: Sends the request for these topics, given the seconds one attempt has.
+            ask: Sends the request for these topics with the timeout of an attempt.
             names: The topics.
-            what: What to say of a topic where the cluster refuses.
-            done: The error that means success after an attempt whose answer did not come.
+            what: The error message for a topic that the cluster refuses.
+            done: The error that means success if an earlier attempt had no answer.
 
         Raises:
-            BrokerError: It refuses, or does not answer in time.
+            BrokerError: The cluster refuses, or does not answer in time.
         """
-        left = dict.fromkeys(names, False)
+        pending = dict.fromkeys(names, False)
         limits = self._limits()
 
         def attempt() -> bool:
-            for name, future in ask(list(left), next(limits)).items():
+            for name, future in ask(list(pending), next(limits)).items():
                 try:
                     self.result(future, what.format(name))
                 except BrokerError as error:
-                    if self._passes(error):
-                        left[name] = True
+                    if self._is_transient(error):
+                        pending[name] = True
                         continue
-                    if not left[name] or error.data.get("kafka_error") != done:
+                    if not pending[name] or error.data.get("kafka_error") != done:
                         raise
-                del left[name]
-            return not left
+                del pending[name]
+            return not pending
 
         try:
-            wait_until(lambda: not left or attempt(), self._timeout, "")
+            wait_until(lambda: not pending or attempt(), self._timeout, "")
         except TimeoutError:
-            raise self._silent(f": {self._told}") from None
+            raise self._silent(f": {self._last_error}") from None
 
     def _limits(self) -> Iterator[float]:
-        """Give the seconds of each attempt: a slow cluster gets more with every one."""
+        """Yield the timeout of each attempt in seconds; it doubles up to the full timeout."""
         seconds = self._timeout / ATTEMPTS
         while True:
             yield seconds
             seconds = min(2 * seconds, self._timeout)
 
-    def _passes(self, error: BrokerError) -> bool:
-        """Tell whether a failure may be over in a moment, and keep its words."""
-        self._told = error.problem
-        return error.data.get("kafka_error") in PASSING
+    def _is_transient(self, error: BrokerError) -> bool:
+        """Return whether a failure is transient, and record its message."""
+        self._last_error = error.problem
+        return error.data.get("kafka_error") in TRANSIENT
 
     def result(self, future: Any, what: str = "the cluster refused") -> Any:  # noqa: ANN401
-        """Give what the cluster answered.
+        """Return the answer of the cluster.
 
         Raises:
-            BrokerError: It refused, with its reason.
+            BrokerError: The cluster refused; the message has its reason.
         """
         from concurrent.futures import wait
 

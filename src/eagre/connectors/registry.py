@@ -47,15 +47,15 @@ def format_named(name: str) -> Format:
     Raises:
         SettingsError: No format has this name.
     """
-    found = _formats.get(name) or formats().get(name)
-    if found is None:
+    known = _formats.get(name) or formats().get(name)
+    if known is None:
         raise SettingsError(
             "FORMAT_UNKNOWN",
             f"there is no format {name!r}; there are {', '.join(sorted(_formats))}.",
             hint="install the package that provides it, or register it with "
             "eagre.connectors.register.",
         )
-    return found
+    return known
 
 
 def formats() -> dict[str, Format]:

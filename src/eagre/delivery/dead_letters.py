@@ -175,13 +175,16 @@ class Progress:
             self._first[committed.partition] = max(committed.offset, begins[committed.partition])
             self._replayed[committed.partition] = parse_ranges(committed.metadata or "")
 
-    def __contains__(self, letter: DeadLetter) -> bool:
-        replayed = self._replayed[letter.partition]
-        return letter.offset < self._first[letter.partition] or letter.offset in replayed
+    def __contains__(self, dead_letter: DeadLetter) -> bool:
+        replayed = self._replayed[dead_letter.partition]
+        return (
+            dead_letter.offset < self._first[dead_letter.partition]
+            or dead_letter.offset in replayed
+        )
 
-    def add(self, letter: DeadLetter) -> None:
+    def add(self, dead_letter: DeadLetter) -> None:
         """Record that a dead letter was replayed."""
-        self._replayed[letter.partition].add(letter.offset)
+        self._replayed[dead_letter.partition].add(dead_letter.offset)
 
     def save(self) -> None:
         """Commit the offsets to the cluster."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 KINDS = ("count", "sum", "avg", "min", "max", "distinct")
-WHOLE = ("byte", "short", "integer", "long")
+INTEGRAL = ("byte", "short", "integer", "long")
 REAL = ("float", "double", "decimal")
 
 _FORM = re.compile(
@@ -78,12 +78,12 @@ class BoundAggregate:
     Attributes:
         aggregate: The aggregate.
         column: Its argument, encoded for the companion: an integer, a double or a hash.
-        whole: Whether the argument is an integer.
+        integral: Whether the argument is an integer.
     """
 
     aggregate: Aggregate
     column: Column
-    whole: bool
+    integral: bool
 
     @property
     def result(self) -> DataType:
@@ -91,12 +91,12 @@ class BoundAggregate:
         from pyspark.sql.types import DoubleType, LongType
 
         counts = self.aggregate.kind in ("count", "distinct")
-        whole = counts or (self.whole and self.aggregate.kind != "avg")
-        return LongType() if whole else DoubleType()
+        integral = counts or (self.integral and self.aggregate.kind != "avg")
+        return LongType() if integral else DoubleType()
 
     def spec(self, column: int) -> dict[str, Any]:
         """Return the companion's description; ``column`` is the index of the argument."""
-        return {"kind": self.aggregate.kind, "column": column, "whole": self.whole}
+        return {"kind": self.aggregate.kind, "column": column, "whole": self.integral}
 
 
 def bind(df: DataFrame, aggregate: Aggregate) -> BoundAggregate:
@@ -109,7 +109,7 @@ def bind(df: DataFrame, aggregate: Aggregate) -> BoundAggregate:
     from pyspark.sql import functions as F
 
     if aggregate.argument is None:
-        return BoundAggregate(aggregate, F.lit(1).cast("long"), whole=True)
+        return BoundAggregate(aggregate, F.lit(1).cast("long"), integral=True)
     value = F.expr(aggregate.argument)
     try:
         kind = df.select(value.alias("value")).schema["value"].dataType.typeName()
@@ -120,16 +120,18 @@ def bind(df: DataFrame, aggregate: Aggregate) -> BoundAggregate:
             f"{', '.join(df.columns)}: {str(error).splitlines()[0]}",
         ) from None
     if aggregate.kind == "count":
-        return BoundAggregate(aggregate, F.when(value.isNotNull(), 1).cast("long"), whole=True)
+        return BoundAggregate(aggregate, F.when(value.isNotNull(), 1).cast("long"), integral=True)
     if aggregate.kind == "distinct":
-        return BoundAggregate(aggregate, F.when(value.isNotNull(), F.xxhash64(value)), whole=True)
-    if kind not in WHOLE and not kind.startswith(REAL):
+        return BoundAggregate(
+            aggregate, F.when(value.isNotNull(), F.xxhash64(value)), integral=True
+        )
+    if kind not in INTEGRAL and not kind.startswith(REAL):
         raise SettingsError(
             "AGGREGATE_ARGUMENT",
             f"{aggregate.kind}({aggregate.argument}) needs a number, and its argument is {kind}.",
         )
-    whole = kind in WHOLE
-    return BoundAggregate(aggregate, value.cast("long" if whole else "double"), whole)
+    integral = kind in INTEGRAL
+    return BoundAggregate(aggregate, value.cast("long" if integral else "double"), integral)
 
 
 def bind_all(

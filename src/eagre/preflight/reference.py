@@ -1,4 +1,4 @@
-"""Writes ``docs/reference/check.md``: what the check is, and every rule."""
+"""Generates ``docs/reference/check.md``: an introduction to the check, and every rule."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ understates the cost, because it counts four slots per core.
 """
 
 
-def page() -> str:
-    """Give the whole page."""
+def reference() -> str:
+    """Return the text of ``docs/reference/check.md``."""
     by_level = sorted(known_rules().values(), key=lambda rule: LEVELS.index(rule.level))
     return HEAD + "".join(_section(rule) for rule in by_level)
 
 
 def _section(rule: Rule) -> str:
-    told = f"\n### {rule.id}\n\n*{rule.level}*"
+    heading = f"\n### {rule.id}\n\n*{rule.level}*"
     if rule.error_class:
-        told += f" · Spark: `{rule.error_class}`"
-    return f"{told}\n\n{rule.explanation}\n\nIf ignored: {rule.consequence}\n"
+        heading += f" · Spark: `{rule.error_class}`"
+    return f"{heading}\n\n{rule.explanation}\n\nIf ignored: {rule.consequence}\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(reference())

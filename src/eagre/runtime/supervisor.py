@@ -89,7 +89,7 @@ class SparkChild:
                 stdin.flush()
 
     def drain(self) -> None:
-        """Tell the child to commit and then exit."""
+        """Request the child to commit and then exit."""
         self.tell("drain")
 
     def kill(self) -> None:
