@@ -1,4 +1,4 @@
-"""What the tests share: the command line as a user calls it, a scratch folder, a time box."""
+"""Shared fixtures: the command line, runs in the test process, a scratch folder, a time limit."""
 
 import json
 import os
@@ -29,8 +29,8 @@ from eagre.waiting import machine_slowness, wait_until
 EAGRE = Path(sys.executable).parent / "eagre"
 JVM_OPTIONS = "JAVA_TOOL_OPTIONS"
 WORKER_MEMORY = 3 << 30
-"""A test process has a Spark and a broker of its own."""
-NO_TIME = "no time was left for it"
+"""The memory of a test process, which has its own Spark and broker."""
+TIME_IS_UP = "the time limit was reached"
 REFERENCE_SECONDS = 0.6
 
 
@@ -44,10 +44,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Keep all temporary files in one folder, which goes when the tests have passed.
+    """Keep all temporary files in one folder, which is removed when the tests have passed.
 
-    Runs, brokers and checkpoints of the tests are registered there too, not with the user's own.
-    Every JVM of a test compiles with its first compiler only: none lives long enough for more.
+    Runs, brokers and checkpoints of the tests are registered there too, not in the user's state.
+    Every JVM of a test uses the C1 compiler only, because none runs long enough to need C2.
     SIGTERM ends the tests as Ctrl-C does.
     """
     if hasattr(config, "workerinput"):
@@ -73,13 +73,13 @@ def pytest_sessionfinish(session, exitstatus):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """One test process for each core, as far as the memory goes."""
+    """Return one test process per core, if the memory allows it."""
     return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().available // WORKER_MEMORY))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Begin with what takes longest: else one test process could be at it when all else is done."""
+    """Start with the longest tests, so that none of them runs alone at the end."""
     items.sort(key=lambda item: item.get_closest_marker("early") is None)
 
 
@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(items):
 def pytest_runtest_setup(item):
     until = item.config.getoption("until")
     if until and time.time() > until:
-        pytest.skip(NO_TIME)
+        pytest.skip(TIME_IS_UP)
 
 
 def pytest_report_header():
@@ -95,16 +95,16 @@ def pytest_report_header():
 
 
 def calibration():
-    """How fast the machine is now; times of test runs mean something only beside it."""
+    """Return how fast the machine is now; durations are comparable only with this number."""
     seconds = REFERENCE_SECONDS * machine_slowness(at_least=0)
     return f"ten million additions take {seconds:.1f} s (reference: {REFERENCE_SECONDS} s)"
 
 
 def pytest_terminal_summary(terminalreporter, config):
     skipped = terminalreporter.stats.get("skipped", ())
-    missed = [report.nodeid for report in skipped if NO_TIME in str(report.longrepr)]
+    missed = [report.nodeid for report in skipped if TIME_IS_UP in str(report.longrepr)]
     if missed:
-        terminalreporter.section(f"no time was left for {len(missed)} tests")
+        terminalreporter.section(f"the time limit was reached before {len(missed)} tests")
         for name in missed:
             terminalreporter.line(name)
     if getattr(config, "keeps_scratch", False):
@@ -112,13 +112,13 @@ def pytest_terminal_summary(terminalreporter, config):
     terminalreporter.line(f"machine: {calibration()}")
 
 
-def communicate(process, given, timeout):
-    """Give what a process says until it ends; one that outlasts its limit is killed with its own.
+def communicate(process, text, timeout):
+    """Send text to a process and return its output; kill it and its children after the timeout.
 
-    The limit grows with the slowness of the machine, as that of ``wait_until`` does.
+    The timeout grows with the slowness of the machine, as in ``wait_until``.
     """
     with suppress(subprocess.TimeoutExpired):
-        return process.communicate(given, timeout)
+        return process.communicate(text, timeout)
     try:
         return process.communicate(timeout=timeout * (machine_slowness() - 1))
     except subprocess.TimeoutExpired:
@@ -129,14 +129,14 @@ def communicate(process, given, timeout):
 
 
 def default_signals():
-    """Let a command hear Ctrl-C and a hang-up, also where the tests run with nohup or behind &."""
+    """Restore SIGINT and SIGHUP, which a shell may have ignored with ``nohup`` or ``&``."""
     for sign in (signal.SIGINT, signal.SIGHUP):
         signal.signal(sign, signal.SIG_DFL)
 
 
 @dataclass
 class Cli:
-    """Calls ``eagre`` in a folder of its own, with a register of brokers of its own."""
+    """Calls ``eagre`` in a separate folder with separate state."""
 
     folder: Path
     env: dict[str, str]
@@ -180,7 +180,7 @@ def cli(tmp_path):
 
 @pytest.fixture
 def call(tmp_path, monkeypatch, capfd):
-    """Call ``eagre`` in this process; give what a shell would see of it."""
+    """Call ``eagre`` in this process; return its exit code and its output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EAGRE_STATE", str(tmp_path / "state"))
     monkeypatch.delenv("EAGRE_BROKERS", raising=False)
@@ -190,19 +190,19 @@ def call(tmp_path, monkeypatch, capfd):
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             package.main()
-        told = capfd.readouterr()
-        return SimpleNamespace(code=ended.value.code or 0, out=told.out, err=told.err)
+        output = capfd.readouterr()
+        return SimpleNamespace(code=ended.value.code or 0, out=output.out, err=output.err)
 
     yield run
     console.set_verbosity(console.Verbosity.NORMAL)
 
 
 class InProcess:
-    """A run as the Spark child does it, in a thread of the tests and in their Spark session."""
+    """Runs a pipeline as the Spark child process does, in a thread and in the tests' session."""
 
     def __init__(self, spec, brokers, spark):
         self.spark = spark
-        self.heard = []
+        self.events = []
         self.failure = None
         self._parent = Parent(self)
         self._parent.orders.put(brokers)
@@ -216,23 +216,23 @@ class InProcess:
             self.failure = error
 
     def write(self, line):
-        self.heard.append(json.loads(line))
+        self.events.append(json.loads(line))
 
     def flush(self):
         pass
 
     def has(self, event, **data):
         return any(
-            heard["event"] == event and all(heard.get(key) == data[key] for key in data)
-            for heard in self.heard
+            seen["event"] == event and all(seen.get(key) == data[key] for key in data)
+            for seen in self.events
         )
 
     def wait_for(self, event, timeout=60):
-        def there():
+        def reported():
             assert self._thread.is_alive() or self.has(event), self.failure
             return self.has(event)
 
-        wait_until(there, timeout, f"{event!r} was never told: {self.heard}")
+        wait_until(reported, timeout, f"{event!r} was never reported: {self.events}")
         return self
 
     def drain(self, timeout=60):
@@ -247,7 +247,9 @@ class InProcess:
         self.join()
 
     def join(self, timeout=60):
-        wait_until(lambda: not self._thread.is_alive(), timeout, f"it goes on: {self.heard}")
+        wait_until(
+            lambda: not self._thread.is_alive(), timeout, f"the run does not end: {self.events}"
+        )
 
 
 @pytest.fixture
@@ -257,14 +259,14 @@ def in_process(eagre_spark, eagre_broker, cli, monkeypatch):
 
     def start(app, **options):
         options = {"checkpoint": str(cli.folder / "checkpoint"), **options}
-        own = eagre_spark.newSession()  # with settings of its own, as in a process of its own
-        monkeypatch.setattr(child, "session", lambda *_, **__: own)
-        runs.append(InProcess(RunSpec(app=str(app), **options), eagre_broker.address, own))
+        session = eagre_spark.newSession()  # separate settings, as in a separate process
+        monkeypatch.setattr(child, "session", lambda *_, **__: session)
+        runs.append(InProcess(RunSpec(app=str(app), **options), eagre_broker.address, session))
         return runs[-1]
 
     def cut():
-        for one in runs:
-            one.cut()
+        for run in runs:
+            run.cut()
 
     start.cut = cut
     yield start
@@ -272,19 +274,19 @@ def in_process(eagre_spark, eagre_broker, cli, monkeypatch):
 
 
 def processes_of(folder, word=None):
-    """Processes that work in a folder or name it, all or those with a word in their command."""
-    found = []
+    """Return the processes that run in a folder or name it, optionally by a word of the command."""
+    matches = []
     for process in psutil.process_iter(["pid", "cmdline", "cwd", "status"]):
         words = process.info["cmdline"] or []
-        told = " ".join(words) + f" {process.info['cwd']}"
+        description = " ".join(words) + f" {process.info['cwd']}"
         alive = process.info["status"] != psutil.STATUS_ZOMBIE
-        if str(folder) in told and alive and (word is None or word in words):
-            found.append(process)
-    return found
+        if str(folder) in description and alive and (word is None or word in words):
+            matches.append(process)
+    return matches
 
 
 def kill_children(process):
-    """Kill what a process has started, as far as it still lives."""
+    """Kill all children of a process."""
     with suppress(psutil.NoSuchProcess):
         for child in psutil.Process(process.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
@@ -293,19 +295,19 @@ def kill_children(process):
 
 @pytest.fixture(scope="module")
 def eagre_broker(eagre_broker):
-    """The broker of the session, left without a topic: modules may use the same names."""
+    """The broker of the session; its topics are deleted, so that modules can use the same names."""
     yield eagre_broker
     topics = Topics(eagre_broker.address)
-    if left := topics.names():
-        topics.delete(left)
+    if names := topics.names():
+        topics.delete(names)
 
 
 @pytest.fixture(scope="module")
-def ground(eagre_broker, eagre_spark, tmp_path_factory):
+def check_setup(eagre_broker, eagre_spark, tmp_path_factory):
     """Topics and a session for queries in plain PySpark."""
-    from queries import Ground
+    from queries import CheckSetup
 
     topics = Topics(eagre_broker.address)
     for name, partitions in (("corpus", 3), ("corpus-2", 1), ("corpus-out", 1)):
         topics.create(name, partitions)
-    return Ground(eagre_spark, eagre_broker.address, tmp_path_factory.mktemp("corpus"))
+    return CheckSetup(eagre_spark, eagre_broker.address, tmp_path_factory.mktemp("corpus"))

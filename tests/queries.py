@@ -17,13 +17,13 @@ REAL_TIME = {"realTime": "5 seconds"}
 
 
 @dataclass
-class Ground:
-    """Sources and sinks for the queries of the corpus."""
+class CheckSetup:
+    """A session, sources and sinks for the queries of the corpus."""
 
     spark: Any
     brokers: str
     folder: Any
-    made: list = field(default_factory=list)
+    checkpoints: list = field(default_factory=list)
 
     def read(self, topic="corpus", **options):
         reader = self.spark.readStream.format("kafka").options(
@@ -66,8 +66,8 @@ class Ground:
         kafka = {"kafka.bootstrap.servers": self.brokers, "topic": "corpus-out"}
         writer = rows.writeStream.format(kind).outputMode(mode)
         options = {**(kafka if kind == "kafka" else {}), **options}
-        self.made.append(self.folder / f"checkpoint-{len(self.made)}")
-        return writer.options(checkpointLocation=str(self.made[-1]), **options).trigger(
+        self.checkpoints.append(self.folder / f"checkpoint-{len(self.checkpoints)}")
+        return writer.options(checkpointLocation=str(self.checkpoints[-1]), **options).trigger(
             **(trigger or REAL_TIME)
         )
 
@@ -104,7 +104,7 @@ def send(brokers, topic, *events, partition=None):
 
 
 def received(brokers, topic, seconds, until=None):
-    """Read a topic from its beginning for some seconds, or until it has so many records."""
+    """Read a topic from its beginning for some seconds, or up to a number of records."""
     consumer = Consumer(
         {
             "bootstrap.servers": brokers,

@@ -145,7 +145,7 @@ def test_a_run_without_private_members(cli, in_process, eagre_harness, disabled,
     )
     running.drain()
     for member in names.split(","):
-        texts = [event.get("text", "") for event in running.heard]
+        texts = [event.get("text", "") for event in running.events]
         assert any(f"is off: {member} is missing" in text for text in texts), texts
     assert results(eagre_harness, f"{name}-out") == expected("state", 60)
     mid_epoch = not set(names.split(",")) & {
@@ -187,7 +187,7 @@ def test_new_partitions_are_read_within_the_epoch(cli, in_process, eagre_harness
     wait_until(lambda: written(at, "wider-out") >= 9, 60, "no results were written")
     Topics(at).admin.create_partitions([NewPartitions("wider-in", 3)])["wider-in"].result(10)
     wait_until(
-        lambda: len([e for e in running.heard if e["event"] == "running"]) == 2,
+        lambda: len([e for e in running.events if e["event"] == "running"]) == 2,
         60,
         "the new partitions were not noticed",
     )
@@ -214,7 +214,7 @@ def test_a_large_lag_is_announced(cli, in_process, eagre_harness):
     app = cli.app(APP.format(name="lagging", body='where("n % 2 = 0")'), "lagging.py")
     running = in_process(app, start="earliest").wait_for("running")
     wait_until(lambda: written(at, "lagging-out") == 1_500, 60, "not all rows came out")
-    notes = lambda: [e["text"] for e in running.heard if e["event"] == "note"]  # noqa: E731
+    notes = lambda: [e["text"] for e in running.events if e["event"] == "note"]  # noqa: E731
     wait_until(lambda: any("caught up: 3,000 records" in t for t in notes()), 60, f"{notes()}")
     assert any("catching up: 3,000 records" in text for text in notes())
     running.drain()

@@ -1,6 +1,6 @@
-"""Each rule beyond the corpus: the check finds the trouble, and it is real on Spark 4.3.
+"""Each rule beyond the corpus: the check reports the problem, and Spark 4.3 really has it.
 
-What takes Spark seconds to show is left to ``make e2e``.
+The slow proofs on Spark run in ``make e2e``.
 """
 
 import json
@@ -31,7 +31,7 @@ from eagre.preflight.facts import Facts, read_checkpoint, read_topics
 from eagre.preflight.plan import Node, plan
 from eagre.profile import CHOICE
 from eagre.waiting import wait_until
-from queries import Ground, outcome, received, send
+from queries import CheckSetup, outcome, received, send
 
 EPOCHS = {"realTime": "1 second"}
 PAYMENTS = "id STRING, card STRING, amount DOUBLE, n INT, at TIMESTAMP"
@@ -42,20 +42,18 @@ def event(n, card="c1", at="2026-01-01T00:00:00Z", **more):
 
 
 @pytest.fixture
-def topic(ground, request):
+def topic(check_setup, request):
     """A pair of topics for one test."""
     name = re.sub(r"[^\w.-]+", "-", request.node.name)[:80]
-    topics = Topics(ground.brokers)
+    topics = Topics(check_setup.brokers)
     topics.create(name, 1)
     topics.create(f"{name}-out", 1)
     return name
 
 
-@pytest.fixture(
-    params=[False, pytest.param(True, marks=pytest.mark.e2e)], ids=["told", "shown on Spark"]
-)
-def really(request):
-    """Whether Spark has to show the trouble, too, and not only the check to tell of it."""
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.e2e)], ids=["check", "spark"])
+def on_spark(request):
+    """Whether the test also proves the problem on Spark, after the check has reported it."""
     return request.param
 
 
@@ -89,73 +87,73 @@ def finding(report, id_):
     return next(f for f in report.findings if f.id == id_)
 
 
-def query(ground, topic, df=None, **options):
-    rows = ground.read(topic, startingOffsets="earliest") if df is None else df
-    return ground.write(rows, topic=f"{topic}-out", **options)
+def query(check_setup, topic, df=None, **options):
+    rows = check_setup.read(topic, startingOffsets="earliest") if df is None else df
+    return check_setup.write(rows, topic=f"{topic}-out", **options)
 
 
-# What is silent in Spark.
+# Silent failures in Spark.
 
 
-def test_a_python_foreach_withholds_its_rows(ground, topic, tmp_path, really):
+def test_a_python_foreach_withholds_its_rows(check_setup, topic, tmp_path, on_spark):
     seen = tmp_path / "seen"
 
-    def note(row):
+    def write(row):
         with seen.open("a") as file:
             file.write(f"{row}\n")
 
-    rows = ground.read(topic, startingOffsets="earliest")
-    writer = ground.write(rows, kind="console", encode=False, trigger={"realTime": "1 minute"})
-    writer = writer.foreach(note)
+    rows = check_setup.read(topic, startingOffsets="earliest")
+    writer = check_setup.write(rows, kind="console", encode=False, trigger={"realTime": "1 minute"})
+    writer = writer.foreach(write)
     assert "PYTHON_FOREACH" in eg.check(writer).ids("error")
-    if not really:
+    if not on_spark:
         return
     with running(writer):
         for n in range(20):
-            send(ground.brokers, topic, event(n))
+            send(check_setup.brokers, topic, event(n))
             time.sleep(0.2)
         time.sleep(2)
         assert not seen.exists()
 
 
-def test_a_udf_with_the_allow_list_off_withholds_its_rows(ground, topic, really):
+def test_a_udf_with_the_allow_list_off_withholds_its_rows(check_setup, topic, on_spark):
     doubled = F.udf(lambda x: x * 2, "double")
-    rows = ground.read(topic, startingOffsets="earliest").withColumn("d", doubled("amount"))
-    with setting(ground.spark, "spark.sql.streaming.realTimeMode.allowlistCheck", "false"):
-        writer = query(ground, topic, rows, trigger={"realTime": "1 minute"})
+    rows = check_setup.read(topic, startingOffsets="earliest").withColumn("d", doubled("amount"))
+    with setting(check_setup.spark, "spark.sql.streaming.realTimeMode.allowlistCheck", "false"):
+        writer = query(check_setup, topic, rows, trigger={"realTime": "1 minute"})
         report = eg.check(writer)
         assert "ALLOWLIST_OFF" in report.ids("warning")
         assert "PYTHON_UDF" in report.ids("error")
-        if not really:
+        if not on_spark:
             return
         with running(writer):
             for n in range(20):
-                send(ground.brokers, topic, event(n))
+                send(check_setup.brokers, topic, event(n))
                 time.sleep(0.1)
-            assert received(ground.brokers, f"{topic}-out", 3) == []
+            assert received(check_setup.brokers, f"{topic}-out", 3) == []
 
 
 @pytest.mark.parametrize("loss", ["true", "false"])
-def test_an_offset_that_has_aged_out_is_never_read(ground, topic, loss, really):
-    send(ground.brokers, topic, *(event(n) for n in range(10)))
-    _forget(ground.brokers, topic, 5)
+def test_an_expired_offset_is_never_read(check_setup, topic, loss, on_spark):
+    send(check_setup.brokers, topic, *(event(n) for n in range(10)))
+    _delete_records(check_setup.brokers, topic, 5)
     start = json.dumps({topic: {"0": 0}})
-    rows = ground.read(topic, startingOffsets=start, failOnDataLoss=loss)
-    writer = query(ground, topic, rows)
+    rows = check_setup.read(topic, startingOffsets=start, failOnDataLoss=loss)
+    writer = query(check_setup, topic, rows)
     report = eg.check(writer)
     assert "OFFSET_AGED_OUT" in report.ids("error")
     assert finding(report, "OFFSET_AGED_OUT").numbers == {"offset": 0, "begin": 5}
     assert ("DATA_LOSS_OPTION" in report.ids("warning")) == (loss == "false")
-    if not really:
+    if not on_spark:
         return
     with running(writer) as started:
-        send(ground.brokers, topic, event(10))
-        assert received(ground.brokers, f"{topic}-out", 6) == []
+        send(check_setup.brokers, topic, event(10))
+        assert received(check_setup.brokers, f"{topic}-out", 6) == []
         silent = started.isActive and started.exception() is None
     assert silent
 
 
-def _forget(brokers, topic, before):
+def _delete_records(brokers, topic, before):
     """Delete the oldest records, as retention does."""
     from confluent_kafka import TopicPartition
 
@@ -170,33 +168,33 @@ import sys, time, json
 from pathlib import Path
 import eagre as eg
 sys.path.insert(0, sys.argv[3])
-from queries import Ground, received
+from queries import CheckSetup, received
 spark = eg.session("starving", "local[2]",
     spark__sql__streaming__realTimeMode__minBatchDuration="100ms",
     spark__speculation="true", spark__hadoop__fs__s3a__secret__key="canary-4711",
     spark__shuffle__streaming__networkBufferMaxWaitTimeMs="3000",
     spark__driver__extraJavaOptions="-XX:+UseSerialGC", spark__driver__memory="500m",
     spark__dynamicAllocation__enabled="true")
-ground = Ground(spark, sys.argv[1], Path(sys.argv[2]))
-rows = ground.read("starving", startingOffsets="earliest")
-writer = ground.write(rows, topic="starving-out", trigger={"realTime": "2 seconds"})
+check_setup = CheckSetup(spark, sys.argv[1], Path(sys.argv[2]))
+rows = check_setup.read("starving", startingOffsets="earliest")
+writer = check_setup.write(rows, topic="starving-out", trigger={"realTime": "2 seconds"})
 report = eg.check(writer)
 query = writer.start()
 received(sys.argv[1], "starving-out", 60, until=50)
-found = received(sys.argv[1], "starving-out", 5)  # more than two epochs
+values = received(sys.argv[1], "starving-out", 5)  # more than two epochs
 jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
 line = Path(f"/proc/{jvm}/cmdline").read_bytes().decode()
 quiet = query.isActive and query.exception() is None and query.lastProgress is not None
 query.stop()
-shuffled = eg.check(ground.write(rows.repartition(1, "card"), topic="starving-out"))
-print(json.dumps({"report": report.as_dict(), "read": len(found), "quiet": quiet,
+shuffled = eg.check(check_setup.write(rows.repartition(1, "card"), topic="starving-out"))
+print(json.dumps({"report": report.as_dict(), "read": len(values), "quiet": quiet,
     "leaks": "canary-4711" in line, "shuffled": sorted(shuffled.ids("warning"))}))
 """
 
 
 @pytest.fixture(scope="module")
 def starving(eagre_broker, tmp_path_factory):
-    """A session of two slots, with settings that a session has from its start."""
+    """The report of a session with two slots and with static settings."""
     Topics(eagre_broker.address).create("starving", 4)
     Topics(eagre_broker.address).create("starving-out", 1)
     for partition in range(4):
@@ -209,23 +207,23 @@ def starving(eagre_broker, tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_too_few_slots_leave_partitions_unread_without_a_word(starving):
-    found = {f["id"]: f for f in starving["report"]["findings"]}
-    assert found["SLOTS_TOO_FEW"]["level"] == "error"
-    assert found["SLOTS_TOO_FEW"]["numbers"] == {"needed": 4, "slots": 2}
+def test_too_few_slots_silently_skip_partitions(starving):
+    findings = {f["id"]: f for f in starving["report"]["findings"]}
+    assert findings["SLOTS_TOO_FEW"]["level"] == "error"
+    assert findings["SLOTS_TOO_FEW"]["numbers"] == {"needed": 4, "slots": 2}
     assert starving["report"]["slots"] == {"needed": 4, "terms": [4], "available": 2}
     assert starving["read"] == 50
     assert starving["quiet"]
 
 
-def test_a_secret_among_the_settings_shows_in_the_list_of_processes(starving):
-    found = {f["id"]: f for f in starving["report"]["findings"]}
-    assert found["SECRET_IN_SETTINGS"]["about"] == "spark.hadoop.fs.s3a.secret.key"
+def test_a_secret_in_the_settings_is_visible_in_the_process_list(starving):
+    findings = {f["id"]: f for f in starving["report"]["findings"]}
+    assert findings["SECRET_IN_SETTINGS"]["about"] == "spark.hadoop.fs.s3a.secret.key"
     assert starving["leaks"]
     assert "canary-4711" not in json.dumps(starving["report"])
 
 
-def test_settings_of_the_session_that_harm_real_time(starving):
+def test_harmful_session_settings_are_reported(starving):
     # spark.speculation: TaskSchedulerImpl starts a copy of any task that outlasts the median;
     # dynamic allocation: ExecutorAllocationManager removes executors that look idle.
     levels = {f["id"]: f["level"] for f in starving["report"]["findings"]}
@@ -234,72 +232,81 @@ def test_settings_of_the_session_that_harm_real_time(starving):
     assert "BUFFER_WAIT" in starving["shuffled"]
 
 
-# What makes rows wait.
+# Delays.
 
 
-def waited(ground, topic, writer):
-    """Seconds from sending a row to its answer, once the query is warm."""
+def latency(check_setup, topic, writer):
+    """Return the seconds from sending a row to its result, after a warm-up."""
     with running(writer):
-        send(ground.brokers, topic, event(0))
-        received(ground.brokers, f"{topic}-out", 30, until=1)
-        began = time.monotonic()
-        send(ground.brokers, topic, event(1))
-        assert len(received(ground.brokers, f"{topic}-out", 30, until=2)) == 2
-        return time.monotonic() - began
+        send(check_setup.brokers, topic, event(0))
+        received(check_setup.brokers, f"{topic}-out", 30, until=1)
+        started = time.monotonic()
+        send(check_setup.brokers, topic, event(1))
+        assert len(received(check_setup.brokers, f"{topic}-out", 30, until=2)) == 2
+        return time.monotonic() - started
 
 
-def test_a_lingering_producer_holds_results_back(ground, topic, really):
-    writer = query(ground, topic, trigger={"realTime": "1 minute"}, **{"kafka.linger.ms": "4000"})
+def test_a_lingering_producer_delays_results(check_setup, topic, on_spark):
+    writer = query(
+        check_setup, topic, trigger={"realTime": "1 minute"}, **{"kafka.linger.ms": "4000"}
+    )
     assert "LINGER" in ids(writer)
-    if really:
-        assert waited(ground, topic, writer) > 3
+    if on_spark:
+        assert latency(check_setup, topic, writer) > 3
 
 
-def test_what_the_profile_for_throughput_waits_is_no_finding(ground):
-    def settled(**options):
-        sink = eg.Kafka("profiled-out", brokers=ground.brokers, options=options)
+def test_the_throughput_profile_causes_no_finding(check_setup):
+    def waits_and_findings(**options):
+        sink = eg.Kafka("profiled-out", brokers=check_setup.brokers, options=options)
 
-        @eg.pipeline(source=eg.Kafka("profiled", schema="n INT", brokers=ground.brokers), sink=sink)
+        @eg.pipeline(
+            source=eg.Kafka("profiled", schema="n INT", brokers=check_setup.brokers), sink=sink
+        )
         def profiled(df):
             return df
 
-        planned = plan(ground.spark, profiled.writer(ground.spark, checkpoint="c"), 60_000)
+        planned = plan(
+            check_setup.spark, profiled.writer(check_setup.spark, checkpoint="c"), 60_000
+        )
         waits = (
             planned.option("kafka.linger.ms"),
             planned.sources[0].option("kafka.fetch.min.bytes"),
         )
         return waits, ids(profiled) & {"LINGER", "FETCH_WAIT"}
 
-    assert settled() == (("0", None), set())
-    with setting(ground.spark, CHOICE, "throughput"):
-        assert settled() == (("5", "65536"), set())
-        assert settled(**{"kafka.linger.ms": "50"}) == (("50", "65536"), {"LINGER"})
-    with setting(ground.spark, CHOICE, "speed"), pytest.raises(SettingsError, match="no profile"):
-        settled()
+    assert waits_and_findings() == (("0", None), set())
+    with setting(check_setup.spark, CHOICE, "throughput"):
+        assert waits_and_findings() == (("5", "65536"), set())
+        assert waits_and_findings(**{"kafka.linger.ms": "50"}) == (("50", "65536"), {"LINGER"})
+    with (
+        setting(check_setup.spark, CHOICE, "speed"),
+        pytest.raises(SettingsError, match="no profile"),
+    ):
+        waits_and_findings()
 
 
-def test_a_fetch_that_waits_for_bytes_holds_rows_back(ground, topic, really):
+def test_a_minimum_fetch_size_delays_rows(check_setup, topic, on_spark):
     options = {"kafka.fetch.min.bytes": "500000", "kafka.fetch.max.wait.ms": "4000"}
-    rows = ground.read(topic, startingOffsets="earliest", **options)
-    writer = query(ground, topic, rows, trigger={"realTime": "1 minute"})
+    rows = check_setup.read(topic, startingOffsets="earliest", **options)
+    writer = query(check_setup, topic, rows, trigger={"realTime": "1 minute"})
     assert "FETCH_WAIT" in ids(writer)
-    if really:
-        assert waited(ground, topic, writer) > 2
+    if on_spark:
+        assert latency(check_setup, topic, writer) > 2
 
 
-def test_a_well_made_query_does_not_wait(ground, topic):
-    writer = query(ground, topic, trigger={"realTime": "1 minute"})
+def test_a_good_query_has_no_delay(check_setup, topic):
+    writer = query(check_setup, topic, trigger={"realTime": "1 minute"})
     assert ids(writer) <= {"CHECKPOINT_VOLATILE"}
-    assert waited(ground, topic, writer) < 30, "it came with the end of the epoch"
+    assert latency(check_setup, topic, writer) < 30, "the result came at the epoch boundary"
 
 
-# What time it is.
+# Clocks.
 
 
-def test_the_clock_stands_still_for_an_epoch(ground, topic):
-    rows = ground.read(topic, startingOffsets="earliest")
+def test_the_clock_is_constant_during_an_epoch(check_setup, topic):
+    rows = check_setup.read(topic, startingOffsets="earliest")
     writer = query(
-        ground,
+        check_setup,
         topic,
         rows.select(F.current_timestamp().alias("now")),
         trigger={"realTime": "1 minute"},
@@ -307,76 +314,83 @@ def test_the_clock_stands_still_for_an_epoch(ground, topic):
     assert "FROZEN_CLOCK" in ids(writer)
     with running(writer):
         for n in range(3):
-            send(ground.brokers, topic, event(n))
-            received(ground.brokers, f"{topic}-out", 30, until=n + 1)
-        times = {json.loads(v)["now"] for v in received(ground.brokers, f"{topic}-out", 5, until=3)}
+            send(check_setup.brokers, topic, event(n))
+            received(check_setup.brokers, f"{topic}-out", 30, until=n + 1)
+        times = {
+            json.loads(v)["now"] for v in received(check_setup.brokers, f"{topic}-out", 5, until=3)
+        }
     assert len(times) == 1
 
 
-def test_the_clock_of_the_explanation_moves(ground, topic):
-    rows = ground.read(topic, startingOffsets="earliest")
+def test_the_clock_in_the_explanation_advances(check_setup, topic):
+    rows = check_setup.read(topic, startingOffsets="earliest")
     moving = "timestamp_millis(cast(reflect('java.lang.System', 'currentTimeMillis') as bigint))"
     writer = query(
-        ground, topic, rows.select(F.expr(moving).alias("now")), trigger={"realTime": "1 minute"}
+        check_setup,
+        topic,
+        rows.select(F.expr(moving).alias("now")),
+        trigger={"realTime": "1 minute"},
     )
     assert "FROZEN_CLOCK" not in ids(writer)
     with running(writer):
         for n in range(3):
-            send(ground.brokers, topic, event(n))
-            received(ground.brokers, f"{topic}-out", 30, until=n + 1)
-        times = {json.loads(v)["now"] for v in received(ground.brokers, f"{topic}-out", 5, until=3)}
+            send(check_setup.brokers, topic, event(n))
+            received(check_setup.brokers, f"{topic}-out", 30, until=n + 1)
+        times = {
+            json.loads(v)["now"] for v in received(check_setup.brokers, f"{topic}-out", 5, until=3)
+        }
     assert len(times) == 3
 
 
-# One bad row.
+# Bad rows.
 
 
-def test_a_bad_row_ends_the_query_again_and_again(ground, topic):
-    rows = ground.read(topic, startingOffsets="earliest")
-    writer = query(ground, topic, rows.select((F.col("amount") / F.col("n")).alias("rate")))
+def test_a_bad_row_fails_the_query_at_every_start(check_setup, topic):
+    rows = check_setup.read(topic, startingOffsets="earliest")
+    writer = query(check_setup, topic, rows.select((F.col("amount") / F.col("n")).alias("rate")))
     assert "CRASH_LOOP" in ids(writer)
-    send(ground.brokers, topic, event(0))
+    send(check_setup.brokers, topic, event(0))
     for _ in range(2):
         started = writer.start()
         with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
             started.awaitTermination(30)
 
 
-def test_a_row_too_large_for_the_topic_ends_the_query(ground, topic, really):
-    rows = ground.read(topic, startingOffsets="earliest")
+def test_a_row_too_large_for_the_topic_fails_the_query(check_setup, topic, on_spark):
+    rows = check_setup.read(topic, startingOffsets="earliest")
     large = rows.select(F.repeat(F.lit("x"), 2_000_000).alias("text"))
-    writer = query(ground, topic, large, **{"kafka.max.request.size": "5000000"})
+    writer = query(check_setup, topic, large, **{"kafka.max.request.size": "5000000"})
     report = eg.check(writer)
     assert finding(report, "MESSAGE_SIZE").numbers["request"] == 5_000_000
-    if not really:
+    if not on_spark:
         return
-    send(ground.brokers, topic, event(0))
+    send(check_setup.brokers, topic, event(0))
     started = writer.start()
     with pytest.raises(Exception, match=r"(?i)too.?large|larger than"):
         started.awaitTermination(30)
 
 
-def test_a_loop_feeds_itself(ground, topic):
-    rows = ground.read(topic, startingOffsets="earliest")
-    writer = ground.write(rows, topic=topic)
+def test_a_query_that_reads_its_output_never_ends(check_setup, topic):
+    rows = check_setup.read(topic, startingOffsets="earliest")
+    writer = check_setup.write(rows, topic=topic)
     assert "TOPIC_LOOP" in ids(writer)
     with running(writer):
-        send(ground.brokers, topic, event(0))
-        assert len(received(ground.brokers, topic, 30, until=20)) == 20
+        send(check_setup.brokers, topic, event(0))
+        assert len(received(check_setup.brokers, topic, 30, until=20)) == 20
 
 
 # State.
 
 
-def test_state_without_an_end_grows_and_with_one_shrinks(ground, topic, really):
-    rows = ground.read(topic, startingOffsets="earliest")
-    unbounded = query(ground, topic, rows.groupBy("card").count(), trigger=EPOCHS)
+def test_unbounded_state_grows_and_bounded_state_shrinks(check_setup, topic, on_spark):
+    rows = check_setup.read(topic, startingOffsets="earliest")
+    unbounded = query(check_setup, topic, rows.groupBy("card").count(), trigger=EPOCHS)
     timed = rows.withWatermark("at", "1 second")
     windows = timed.groupBy("card", F.window("at", "1 second")).count()
-    bounded = query(ground, topic, windows, trigger=EPOCHS)
+    bounded = query(check_setup, topic, windows, trigger=EPOCHS)
     assert "STATE_UNBOUNDED" in ids(unbounded)
     assert "STATE_UNBOUNDED" not in ids(bounded)
-    if not really:
+    if not on_spark:
         return
     early = [event(n, card=f"c{n}", at="2026-01-01T00:00:00Z") for n in range(20)]
     later = [event(n, card=f"c{n}", at="2026-01-01T01:00:00Z") for n in range(20, 40)]
@@ -389,44 +403,44 @@ def test_state_without_an_end_grows_and_with_one_shrinks(ground, topic, really):
 
     with running(unbounded) as first, running(bounded) as second:
         for events, total in ((early, 20), (later, 40), (last, 41)):
-            send(ground.brokers, topic, *events)
+            send(check_setup.brokers, topic, *events)
             wait_until(lambda total=total: rows_of(first) == total, 40, "its state did not grow")
         wait_until(lambda: rows_of(second) == 1, 40, "its state did not shrink")
 
 
-def test_a_short_watermark_is_told_with_its_numbers(ground):
-    rows = ground.rows.withWatermark("at", "2 seconds")
+def test_a_short_watermark_is_reported_with_its_numbers(check_setup):
+    rows = check_setup.rows.withWatermark("at", "2 seconds")
     windows = rows.groupBy("card", F.window("at", "1 second")).count()
-    report = eg.check(ground.write(windows, trigger={"realTime": "10 seconds"}))
-    found = finding(report, "WATERMARK_SHORT")
-    assert found.level == "advice"
-    assert found.numbers == {"delay_ms": 2000, "epoch_ms": 10000}
+    report = eg.check(check_setup.write(windows, trigger={"realTime": "10 seconds"}))
+    reported = finding(report, "WATERMARK_SHORT")
+    assert reported.level == "advice"
+    assert reported.numbers == {"delay_ms": 2000, "epoch_ms": 10000}
 
 
-def test_the_watermark_moves_only_between_epochs(ground, topic):
-    """A row that is late by the newest one is still counted inside the epoch."""
-    rows = ground.read(topic, startingOffsets="earliest").withWatermark("at", "1 second")
+def test_the_watermark_advances_only_between_epochs(check_setup, topic):
+    """Within an epoch, a row that is later than the watermark's delay is still counted."""
+    rows = check_setup.read(topic, startingOffsets="earliest").withWatermark("at", "1 second")
     windows = rows.groupBy("card", F.window("at", "1 second")).count()
-    with running(query(ground, topic, windows, trigger={"realTime": "1 minute"})):
-        send(ground.brokers, topic, event(0, at="2026-01-01T01:00:00Z"))
-        received(ground.brokers, f"{topic}-out", 30, until=1)
-        send(ground.brokers, topic, event(1, at="2026-01-01T00:00:00Z"))
-        assert len(received(ground.brokers, f"{topic}-out", 10, until=2)) == 2
+    with running(query(check_setup, topic, windows, trigger={"realTime": "1 minute"})):
+        send(check_setup.brokers, topic, event(0, at="2026-01-01T01:00:00Z"))
+        received(check_setup.brokers, f"{topic}-out", 30, until=1)
+        send(check_setup.brokers, topic, event(1, at="2026-01-01T00:00:00Z"))
+        assert len(received(check_setup.brokers, f"{topic}-out", 10, until=2)) == 2
 
 
-def test_a_checkpoint_keeps_its_shuffle_partitions(ground, topic):
-    counts = ground.read(topic, startingOffsets="earliest").groupBy("card").count()
-    writer = query(ground, topic, counts, trigger=EPOCHS)
-    send(ground.brokers, topic, event(0))
-    with setting(ground.spark, "spark.sql.shuffle.partitions", "2"):
+def test_a_checkpoint_keeps_its_shuffle_partitions(check_setup, topic):
+    counts = check_setup.read(topic, startingOffsets="earliest").groupBy("card").count()
+    writer = query(check_setup, topic, counts, trigger=EPOCHS)
+    send(check_setup.brokers, topic, event(0))
+    with setting(check_setup.spark, "spark.sql.shuffle.partitions", "2"):
         _until_committed(writer, 1)
-    with setting(ground.spark, "spark.sql.shuffle.partitions", "3"):
+    with setting(check_setup.spark, "spark.sql.shuffle.partitions", "3"):
         report = eg.check(writer)
-        found = finding(report, "STATE_PARTITIONS")
-        assert found.numbers == {"checkpoint": 2, "session": 3}
+        reported = finding(report, "STATE_PARTITIONS")
+        assert reported.numbers == {"checkpoint": 2, "session": 3}
         assert report.terms == (1, 2)
         _until_committed(writer, 1)
-    state = [p for p in (ground.made[-1] / "state" / "0").iterdir() if p.name.isdigit()]
+    state = [p for p in (check_setup.checkpoints[-1] / "state" / "0").iterdir() if p.name.isdigit()]
     assert len(state) == 2
 
 
@@ -439,21 +453,21 @@ def _until_committed(writer, batches):
         )
 
 
-def test_a_checkpoint_of_format_1_is_refused(ground, topic):
-    counts = ground.read(topic, startingOffsets="earliest").groupBy("card").count()
+def test_a_checkpoint_of_format_1_is_refused(check_setup, topic):
+    counts = check_setup.read(topic, startingOffsets="earliest").groupBy("card").count()
     version = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-    with setting(ground.spark, version, "1"):
-        send(ground.brokers, topic, event(0))
-        old = query(ground, topic, counts, trigger={"availableNow": True})
+    with setting(check_setup.spark, version, "1"):
+        send(check_setup.brokers, topic, event(0))
+        old = query(check_setup, topic, counts, trigger={"availableNow": True})
         old.start().awaitTermination(60)
-        report = eg.check(query(ground, topic, counts))
+        report = eg.check(query(check_setup, topic, counts))
         assert "SETTING_REFUSED" in report.ids("error")
         assert report.fixes[version] == "2"
-    writer = query(ground, topic, counts)
-    writer = writer.option("checkpointLocation", str(ground.made[-3]))
+    writer = query(check_setup, topic, counts)
+    writer = writer.option("checkpointLocation", str(check_setup.checkpoints[-3]))
     report = eg.check(writer)
     assert "CHECKPOINT_FORMAT" in report.ids("error")
-    assert "CHECKPOINT_FORMAT_V1" in outcome(ground.spark, writer)
+    assert "CHECKPOINT_FORMAT_V1" in outcome(check_setup.spark, writer)
 
 
 @pytest.mark.parametrize(
@@ -467,32 +481,36 @@ def test_a_checkpoint_of_format_1_is_refused(ground, topic):
         ("spark.sql.execution.sortBeforeRepartition", "true"),
     ],
 )
-def test_settings_that_spark_refuses(ground, key, value):
-    with setting(ground.spark, key, value):
-        writer = ground.write(ground.rows)
+def test_settings_that_spark_refuses(check_setup, key, value):
+    with setting(check_setup.spark, key, value):
+        writer = check_setup.write(check_setup.rows)
         assert key in {f.about for f in eg.check(writer).findings if f.id == "SETTING_REFUSED"}
-        assert "SQL_CONFIGURATION_NOT_SUPPORTED" in outcome(ground.spark, writer)
+        assert "SQL_CONFIGURATION_NOT_SUPPORTED" in outcome(check_setup.spark, writer)
 
 
-def test_200_shuffle_partitions_are_told_and_do_not_fit(ground):
-    with setting(ground.spark, "spark.sql.shuffle.partitions", "200"):
-        writer = ground.write(ground.timed.groupBy("card", F.window("at", "1 second")).count())
+def test_200_shuffle_partitions_are_reported_and_do_not_fit(check_setup):
+    with setting(check_setup.spark, "spark.sql.shuffle.partitions", "200"):
+        writer = check_setup.write(
+            check_setup.timed.groupBy("card", F.window("at", "1 second")).count()
+        )
         report = eg.check(writer)
         assert report.terms == (3, 200)
         assert {"SHUFFLE_PARTITIONS", "SLOTS_TOO_FEW"} <= report.ids()
         assert "needs 3 + 200 = 203 slots" in finding(report, "SLOTS_TOO_FEW").problem
-        assert "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT" in outcome(ground.spark, writer)
+        assert "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT" in outcome(check_setup.spark, writer)
 
 
-# More than one.
+# Several queries.
 
 
-def test_a_second_query_finds_no_slots(ground):
-    first = ground.write(ground.rows.repartition(4, "card"), trigger={"realTime": "1 minute"})
-    second = ground.write(ground.rows.repartition(4, "card"))
+def test_a_second_query_finds_no_slots(check_setup):
+    first = check_setup.write(
+        check_setup.rows.repartition(4, "card"), trigger={"realTime": "1 minute"}
+    )
+    second = check_setup.write(check_setup.rows.repartition(4, "card"))
     assert "SEVERAL_QUERIES" not in ids(second)
     with running(first.queryName("first")) as started:
-        while not ground.spark.sparkContext.statusTracker().getActiveStageIds():
+        while not check_setup.spark.sparkContext.statusTracker().getActiveStageIds():
             time.sleep(0.1)
         assert started.isActive
         report = eg.check(second)
@@ -507,196 +525,208 @@ def outcome_of_second(writer):
     return True
 
 
-def test_a_first_commit_that_was_cut_short_stops_every_start(ground, topic):
-    writer = query(ground, topic)
-    left = ground.made[-1] / "commits" / ".0.5d1c.tmp"
-    left.parent.mkdir(parents=True)
-    left.write_text("v2")
-    (ground.made[-1] / "metadata").write_text(f'{{"id":"{uuid.uuid4()}"}}')
+def test_an_unfinished_first_commit_prevents_every_start(check_setup, topic):
+    writer = query(check_setup, topic)
+    unfinished = check_setup.checkpoints[-1] / "commits" / ".0.5d1c.tmp"
+    unfinished.parent.mkdir(parents=True)
+    unfinished.write_text("v2")
+    (check_setup.checkpoints[-1] / "metadata").write_text(f'{{"id":"{uuid.uuid4()}"}}')
     assert "CHECKPOINT_UNFINISHED" in eg.check(writer).ids("error")
-    assert "CHECKPOINT_LOCATION_NOT_EMPTY" in outcome(ground.spark, writer)
-    assert Checkpoint(ground.made[-1]).clear_unfinished() == 1
+    assert "CHECKPOINT_LOCATION_NOT_EMPTY" in outcome(check_setup.spark, writer)
+    assert Checkpoint(check_setup.checkpoints[-1]).clear_unfinished() == 1
     assert "CHECKPOINT_UNFINISHED" not in ids(writer)
-    assert outcome(ground.spark, writer) == ""
+    assert outcome(check_setup.spark, writer) == ""
 
 
-def test_a_checkpoint_in_use_is_refused(ground, topic):
-    writer = query(ground, topic, trigger={"realTime": "1 minute"})
+def test_a_checkpoint_in_use_is_refused(check_setup, topic):
+    writer = query(check_setup, topic, trigger={"realTime": "1 minute"})
     assert "CHECKPOINT_IN_USE" not in ids(writer)
     with running(writer.queryName("first")) as first:
         report = eg.check(writer.queryName("second"))
         assert "CHECKPOINT_IN_USE" in report.ids("error")
         stopping = "spark.sql.streaming.stopActiveRunOnRestart"
-        with setting(ground.spark, stopping, "false"):
-            refusal = outcome(ground.spark, writer)
+        with setting(check_setup.spark, stopping, "false"):
+            refusal = outcome(check_setup.spark, writer)
         assert "already active" in refusal
         assert first.isActive
 
 
-def test_a_checkpoint_of_other_topics_is_not_ones_own(ground, topic):
-    writer = query(ground, topic, trigger=EPOCHS)
-    send(ground.brokers, topic, event(0))
+def test_a_checkpoint_of_other_topics_is_refused(check_setup, topic):
+    writer = query(check_setup, topic, trigger=EPOCHS)
+    send(check_setup.brokers, topic, event(0))
     _until_committed(writer, 1)
-    other = query(ground, topic, ground.read("corpus-2"))
-    other = other.option("checkpointLocation", str(ground.made[-2]))
+    other = query(check_setup, topic, check_setup.read("corpus-2"))
+    other = other.option("checkpointLocation", str(check_setup.checkpoints[-2]))
     assert "CHECKPOINT_OTHER_PIPELINE" in eg.check(other).ids("error")
-    assert outcome(ground.spark, other)
+    assert outcome(check_setup.spark, other)
 
 
-def test_python_in_micro_batches_has_a_cost(ground):
+def test_python_in_micro_batches_has_a_cost(check_setup):
     doubled = F.udf(lambda x: x * 2, "double")
-    rows = ground.rows.withColumn("d", doubled("amount"))
-    report = eg.check(ground.write(rows, trigger={"processingTime": "1 second"}))
+    rows = check_setup.rows.withColumn("d", doubled("amount"))
+    report = eg.check(check_setup.write(rows, trigger={"processingTime": "1 second"}))
     assert report.ok
     assert "PYTHON_COST" in report.ids("advice")
 
 
-def test_a_stop_in_mid_epoch_repeats_the_epoch(ground, topic):
-    writer = query(ground, topic, trigger={"realTime": "10 minutes"})
+def test_a_stop_during_an_epoch_repeats_the_epoch(check_setup, topic):
+    writer = query(check_setup, topic, trigger={"realTime": "10 minutes"})
     assert finding(eg.check(writer), "EPOCH_LONG").numbers == {"epoch_ms": 600_000}
-    send(ground.brokers, topic, *map(event, range(10)))
+    send(check_setup.brokers, topic, *map(event, range(10)))
     for seen in (10, 20):
         with running(writer):
-            assert len(received(ground.brokers, f"{topic}-out", 30, until=seen)) == seen
+            assert len(received(check_setup.brokers, f"{topic}-out", 30, until=seen)) == seen
 
 
-def test_the_old_continuous_trigger_is_recognised(ground):
-    writer = ground.write(ground.rows, trigger={"continuous": "1 second"})
+def test_the_old_continuous_trigger_is_recognised(check_setup):
+    writer = check_setup.write(check_setup.rows, trigger={"continuous": "1 second"})
     assert "CONTINUOUS_TRIGGER" in eg.check(writer).ids("warning")
-    counted = ground.rows.groupBy("card").count()
-    old = ground.write(counted, trigger={"continuous": "1 second"})
-    assert "Continuous processing does not support" in outcome(ground.spark, old)
+    counted = check_setup.rows.groupBy("card").count()
+    old = check_setup.write(counted, trigger={"continuous": "1 second"})
+    assert "Continuous processing does not support" in outcome(check_setup.spark, old)
 
 
 # Topics.
 
 
-def test_what_the_cluster_says_of_a_topic(ground):
-    topics = Topics(ground.brokers)
+def test_topic_settings_are_checked(check_setup):
+    topics = Topics(check_setup.brokers)
     topics.create("short-lived", 1, {"retention.ms": "60000"})
     topics.create("compacted", 1, {"cleanup.policy": "compact"})
-    short = eg.check(ground.write(ground.read("short-lived"), trigger={"realTime": "1 minute"}))
+    short = eg.check(
+        check_setup.write(check_setup.read("short-lived"), trigger={"realTime": "1 minute"})
+    )
     assert finding(short, "RETENTION_SHORT").numbers == {"retention_ms": 60000, "epoch_ms": 60000}
-    assert "COMPACTED_SOURCE" in ids(ground.write(ground.read("compacted")))
+    assert "COMPACTED_SOURCE" in ids(check_setup.write(check_setup.read("compacted")))
 
 
-def test_a_hot_key_is_found_in_a_sample_only(ground, topic):
+def test_a_hot_key_is_reported_only_with_a_sample(check_setup, topic):
     hot = [event(n, card="hot") for n in range(90)]
-    send(ground.brokers, topic, *hot, *(event(n, card=f"c{n}") for n in range(10)))
-    rows = ground.read(topic, startingOffsets="earliest").withWatermark("at", "1 second")
-    writer = query(ground, topic, rows.groupBy("card", F.window("at", "1 second")).count())
+    send(check_setup.brokers, topic, *hot, *(event(n, card=f"c{n}") for n in range(10)))
+    rows = check_setup.read(topic, startingOffsets="earliest").withWatermark("at", "1 second")
+    writer = query(check_setup, topic, rows.groupBy("card", F.window("at", "1 second")).count())
     assert "KEY_SKEW" not in ids(writer)
-    found = finding(eg.check(writer, sample=True), "KEY_SKEW")
-    assert found.numbers == {"share": 0.9, "rows": 100}
-    assert "card" in found.about
-    even = query(ground, topic, rows.dropDuplicates(["id", "n", "at"]))
+    reported = finding(eg.check(writer, sample=True), "KEY_SKEW")
+    assert reported.numbers == {"share": 0.9, "rows": 100}
+    assert "card" in reported.about
+    even = query(check_setup, topic, rows.dropDuplicates(["id", "n", "at"]))
     assert "KEY_SKEW" not in ids(even, sample=True)
 
 
-# Advice, and what only a cluster shows.
+# Advice, and rules for clusters.
 
 
-def planned(ground, writer, **facts):
-    """The facts of a query, with some of them changed."""
-    known = Facts("real-time", plan(ground.spark, writer, 10_000), {}, 8)
+def planned(check_setup, writer, **facts):
+    """Return the facts of a query, with changes."""
+    known = Facts("real-time", plan(check_setup.spark, writer, 10_000), {}, 8)
     return replace(known, **facts)
 
 
-def found(id_, facts):
+def rule_findings(id_, facts):
     return [f.id for f in known_rules()[id_].check(facts)]
 
 
-def test_retries_are_advised_on_where_there_are_any(ground):
+def test_task_retries_have_an_advice_on_clusters(check_setup):
     """TaskSetManager.handleFailedTask counts failures up to spark.task.maxFailures; in local mode
     the limit is one (SparkContext.createTaskScheduler: MAX_LOCAL_TASK_FAILURES)."""
-    writer = ground.write(ground.rows)
-    assert found("TASK_RETRIES", planned(ground, writer, slots=None)) == ["TASK_RETRIES"]
-    assert found("TASK_RETRIES", planned(ground, writer)) == []
+    writer = check_setup.write(check_setup.rows)
+    assert rule_findings("TASK_RETRIES", planned(check_setup, writer, slots=None)) == [
+        "TASK_RETRIES"
+    ]
+    assert rule_findings("TASK_RETRIES", planned(check_setup, writer)) == []
     once = {"spark.task.maxFailures": "1"}
-    assert found("TASK_RETRIES", planned(ground, writer, slots=None, settings=once)) == []
+    assert (
+        rule_findings("TASK_RETRIES", planned(check_setup, writer, slots=None, settings=once)) == []
+    )
 
 
-def test_adaptive_execution_is_of_no_use(ground):
-    shuffled = ground.write(ground.rows.repartition(2, "card"))
-    asked = {"spark.sql.adaptive.enabled": "true"}
-    assert found("ADAPTIVE", planned(ground, shuffled, settings=asked)) == ["ADAPTIVE"]
-    assert found("ADAPTIVE", planned(ground, shuffled)) == []
+def test_adaptive_execution_has_an_advice(check_setup):
+    shuffled = check_setup.write(check_setup.rows.repartition(2, "card"))
+    settings = {"spark.sql.adaptive.enabled": "true"}
+    assert rule_findings("ADAPTIVE", planned(check_setup, shuffled, settings=settings)) == [
+        "ADAPTIVE"
+    ]
+    assert rule_findings("ADAPTIVE", planned(check_setup, shuffled)) == []
 
 
-def test_state_without_time_is_advised_on(ground):
+def test_state_without_time_has_an_advice(check_setup):
     processor = Node("TransformWithState", detail={"time_mode": "NoTime", "processor": "Mine"})
-    facts = planned(ground, ground.write(ground.rows))
+    facts = planned(check_setup, check_setup.write(check_setup.rows))
     without = replace(facts, plan=replace(facts.plan, logical=(processor,)))
-    assert found("STATE_WITHOUT_TIME", without) == ["STATE_WITHOUT_TIME"]
+    assert rule_findings("STATE_WITHOUT_TIME", without) == ["STATE_WITHOUT_TIME"]
 
 
 @pytest.mark.parametrize("value", ["5ms", "", "many"])
-def test_numbers_that_are_none_do_not_end_the_check(ground, value):
+def test_malformed_numbers_do_not_fail_the_check(check_setup, value):
     options = {"kafka.linger.ms": value, "kafka.max.request.size": value}
-    eg.check(ground.write(ground.read(**{"kafka.fetch.min.bytes": value}), **options))
+    eg.check(check_setup.write(check_setup.read(**{"kafka.fetch.min.bytes": value}), **options))
 
 
-def test_no_text_of_the_users_expressions_is_shown(ground):
+def test_a_report_contains_no_text_of_expressions(check_setup):
     secret = F.concat(F.col("card"), F.lit("canary-4711")).cast("int")
-    report = eg.check(ground.write(ground.rows.withColumn("x", secret)))
+    report = eg.check(check_setup.write(check_setup.rows.withColumn("x", secret)))
     assert "CRASH_LOOP" in report.ids()
     assert "canary-4711" not in json.dumps(report.as_dict())
 
 
-def test_a_query_in_continuous_mode_is_no_error(ground):
-    writer = ground.write(ground.rows, mode="append", trigger={"continuous": "1 second"})
+def test_a_query_in_continuous_mode_is_no_error(check_setup):
+    writer = check_setup.write(check_setup.rows, mode="append", trigger={"continuous": "1 second"})
     report = eg.check(writer)
     assert report.ok
     assert report.mode == "continuous"
 
 
-def test_a_temporary_checkpoint_is_told(ground):
-    assert "CHECKPOINT_VOLATILE" in eg.check(ground.write(ground.rows)).ids("warning")
+def test_a_temporary_checkpoint_is_reported(check_setup):
+    assert "CHECKPOINT_VOLATILE" in eg.check(check_setup.write(check_setup.rows)).ids("warning")
 
 
-def test_a_checkpoint_of_another_pipeline(ground, tmp_path):
-    made = Binding("other", "cluster", {"corpus": "id"}, {"corpus": {0: 0}})
-    Checkpoint(tmp_path / "kept").bind(made)
+def test_a_checkpoint_of_another_pipeline_is_refused(check_setup, tmp_path):
+    binding = Binding("other", "cluster", {"corpus": "id"}, {"corpus": {0: 0}})
+    Checkpoint(tmp_path / "checkpoint").bind(binding)
 
     @eg.pipeline(source=payments("corpus"), sink=eg.Kafka("results"))
     def mine(df):
         return df.select("card")
 
-    report = eg.check(mine, brokers=ground.brokers, checkpoint=str(tmp_path / "kept"))
+    report = eg.check(mine, brokers=check_setup.brokers, checkpoint=str(tmp_path / "checkpoint"))
     assert "CHECKPOINT_OTHER_PIPELINE" in report.ids("error")
 
 
-def test_a_start_that_aged_out_before_the_first_commit(ground, topic, tmp_path):
-    send(ground.brokers, topic, *(event(n) for n in range(10)))
-    _forget(ground.brokers, topic, 5)
-    made = Binding("early", "cluster", {topic: "id"}, {topic: {0: 0}})
-    Checkpoint(tmp_path / "kept").bind(made)
+def test_an_expired_start_before_the_first_commit_is_refused(check_setup, topic, tmp_path):
+    send(check_setup.brokers, topic, *(event(n) for n in range(10)))
+    _delete_records(check_setup.brokers, topic, 5)
+    binding = Binding("early", "cluster", {topic: "id"}, {topic: {0: 0}})
+    Checkpoint(tmp_path / "checkpoint").bind(binding)
 
     @eg.pipeline(source=payments(topic), sink=eg.Kafka("results"))
     def early(df):
         return df.select("card")
 
-    report = eg.check(early, brokers=ground.brokers, checkpoint=str(tmp_path / "kept"))
+    report = eg.check(early, brokers=check_setup.brokers, checkpoint=str(tmp_path / "checkpoint"))
     assert "OFFSET_AGED_OUT" in report.ids("error")
 
 
-def test_a_stateless_checkpoint_of_format_1_is_refused(ground, topic):
+def test_a_stateless_checkpoint_of_format_1_is_refused(check_setup, topic):
     version = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-    send(ground.brokers, topic, event(0))
-    with setting(ground.spark, version, "1"):
-        query(ground, topic, trigger={"availableNow": True}).start().awaitTermination(60)
-    writer = query(ground, topic).option("checkpointLocation", str(ground.made[-1]))
-    writer = writer.option("checkpointLocation", str(ground.made[-2]))
+    send(check_setup.brokers, topic, event(0))
+    with setting(check_setup.spark, version, "1"):
+        query(check_setup, topic, trigger={"availableNow": True}).start().awaitTermination(60)
+    writer = query(check_setup, topic).option(
+        "checkpointLocation", str(check_setup.checkpoints[-1])
+    )
+    writer = writer.option("checkpointLocation", str(check_setup.checkpoints[-2]))
     assert "CHECKPOINT_FORMAT" in eg.check(writer).ids("error")
-    assert "CHECKPOINT_FORMAT_V1" in outcome(ground.spark, writer)
+    assert "CHECKPOINT_FORMAT_V1" in outcome(check_setup.spark, writer)
 
 
-def test_acks_are_advised_on(ground):
-    assert "ACKS" in eg.check(ground.write(ground.rows, **{"kafka.acks": "1"})).ids("advice")
-    assert "ACKS" not in ids(ground.write(ground.rows, **{"kafka.acks": "all"}))
+def test_weak_acks_have_an_advice(check_setup):
+    assert "ACKS" in eg.check(check_setup.write(check_setup.rows, **{"kafka.acks": "1"})).ids(
+        "advice"
+    )
+    assert "ACKS" not in ids(check_setup.write(check_setup.rows, **{"kafka.acks": "all"}))
 
 
-# Pipelines, lines, and the way round.
+# Pipelines, lines and alternatives.
 
 
 def payments(topic, **more):
@@ -718,8 +748,8 @@ def lines(df):
     path = cli.app(text)
     at = ("--checkpoint", "/var/lib/eagre/lines", "--brokers", eagre_broker.address)
     done = cli.ok("check", path, "--json", "out.json", *at)
-    told = json.loads((cli.folder / "out.json").read_text())
-    lines = {f["id"]: f["line"] for f in told["pipelines"][0]["findings"]}
+    output = json.loads((cli.folder / "out.json").read_text())
+    lines = {f["id"]: f["line"] for f in output["pipelines"][0]["findings"]}
     assert lines == {
         "CRASH_LOOP": f"{path}:7",
         "FROZEN_CLOCK": f"{path}:8",
@@ -730,18 +760,18 @@ def lines(df):
     assert done.stderr.count("\n") == 1
 
 
-def test_stream_joins_sessions_and_udfs_have_ways_round_that_run(ground, topic):
-    left = ground.read(topic, startingOffsets="earliest").select("id", "at")
-    right = ground.read("corpus-2", startingOffsets="earliest").select(
+def test_the_explained_alternatives_run(check_setup, topic):
+    left = check_setup.read(topic, startingOffsets="earliest").select("id", "at")
+    right = check_setup.read("corpus-2", startingOffsets="earliest").select(
         "id", F.col("at").alias("view_at")
     )
     both = eg.interval_join(left, right, "id", "10 minutes", event_time=("at", "view_at"))
-    writer = query(ground, topic, both)
+    writer = query(check_setup, topic, both)
     assert eg.check(writer).ok
     with running(writer):
-        send(ground.brokers, topic, event(77))
-        send(ground.brokers, "corpus-2", event(77, at="2026-01-01T00:00:05Z"))
-        (joined,) = received(ground.brokers, f"{topic}-out", 30, until=1)
+        send(check_setup.brokers, topic, event(77))
+        send(check_setup.brokers, "corpus-2", event(77, at="2026-01-01T00:00:05Z"))
+        (joined,) = received(check_setup.brokers, f"{topic}-out", 30, until=1)
     assert json.loads(joined)["id"] == "e77"
     texts = [explained(r).explanation for r in ("STREAM_JOIN", "SESSION_WINDOW", "PYTHON_UDF")]
     assert len(set(texts)) == 3
@@ -750,40 +780,40 @@ def test_stream_joins_sessions_and_udfs_have_ways_round_that_run(ground, topic):
     assert "--mode micro-batch" in texts[2]
 
 
-def test_a_session_window_runs_beside_in_micro_batches(ground, topic):
-    rows = ground.read(topic, startingOffsets="earliest").withWatermark("at", "1 second")
+def test_a_session_window_runs_in_micro_batch(check_setup, topic):
+    rows = check_setup.read(topic, startingOffsets="earliest").withWatermark("at", "1 second")
     sessions = rows.groupBy("card", F.session_window("at", "5 seconds")).count()
-    writer = query(ground, topic, sessions, mode="append", trigger={"availableNow": True})
-    send(ground.brokers, topic, event(0), event(1, at="2026-01-01T01:00:00Z"))
+    writer = query(check_setup, topic, sessions, mode="append", trigger={"availableNow": True})
+    send(check_setup.brokers, topic, event(0), event(1, at="2026-01-01T01:00:00Z"))
     writer.start().awaitTermination(60)
-    values = received(ground.brokers, f"{topic}-out", 20, until=1)
+    values = received(check_setup.brokers, f"{topic}-out", 20, until=1)
     assert json.loads(values[0])["count"] == 1
 
 
-def test_a_pipeline_in_the_active_session(ground):
+def test_a_pipeline_is_checked_in_the_active_session(check_setup):
     @eg.pipeline(source=payments("not-there-yet", partitions=9), sink=eg.Kafka("results"))
     def wide(df):
         return df.select("card")
 
-    report = eg.check(wide, brokers=ground.brokers, checkpoint="/var/lib/eagre/wide")
+    report = eg.check(wide, brokers=check_setup.brokers, checkpoint="/var/lib/eagre/wide")
     assert report.ids() == {"SLOTS_TOO_FEW"}
     assert report.terms == (9,)
     assert "not-there-yet" in report.unseen[0]
 
 
-def test_options_that_real_time_refuses_are_left_out_of_a_pipeline(ground):
+def test_a_pipeline_ignores_options_that_real_time_refuses(check_setup):
     limited = payments("corpus", options={"maxOffsetsPerTrigger": "10"})
 
     @eg.pipeline(source=limited, sink=eg.Kafka("results"))
     def some(df):
         return df.select("card")
 
-    report = eg.check(some, brokers=ground.brokers, checkpoint="/var/lib/eagre/some")
+    report = eg.check(some, brokers=check_setup.brokers, checkpoint="/var/lib/eagre/some")
     assert report.ok
     assert report.ids("advice") == {"OPTION_LEFT_OUT"}
 
 
-def test_a_broker_that_does_not_answer_is_said_and_the_check_goes_on(ground):
+def test_an_unreachable_broker_is_reported_and_the_check_continues(check_setup):
     @eg.pipeline(source=payments("far"), sink=eg.Kafka("results"))
     def far(df):
         return df.dropDuplicates(["id"])
@@ -793,74 +823,76 @@ def test_a_broker_that_does_not_answer_is_said_and_the_check_goes_on(ground):
     assert "no broker answers at 127.0.0.1:1" in report.unseen[0]
 
 
-def test_a_slow_broker_is_waited_for(ground, eagre_broker, topic):
-    send(ground.brokers, topic, event(0))
+def test_the_check_waits_for_a_slow_broker(check_setup, eagre_broker, topic):
+    send(check_setup.brokers, topic, event(0))
 
     os.kill(eagre_broker.pid, signal.SIGSTOP)
-    again = threading.Timer(3, os.kill, [eagre_broker.pid, signal.SIGCONT])
-    again.start()
+    resume = threading.Timer(3, os.kill, [eagre_broker.pid, signal.SIGCONT])
+    resume.start()
     try:
-        found, unseen = read_topics({Client(ground.brokers): {topic}})
+        known, unseen = read_topics({Client(check_setup.brokers): {topic}})
     finally:
-        again.join()
-    assert (found[topic].begins, unseen) == ({0: 0}, [])
+        resume.join()
+    assert (known[topic].begins, unseen) == ({0: 0}, [])
 
 
-def at_rest(folder):
-    """The files of a checkpoint with their times, once the last task of a stopped query is over."""
-    seen, now = None, {}
-    while seen != now:
-        seen = now
+def modification_times(folder):
+    """Return the times of a checkpoint's files, after the last task of a stopped query."""
+    previous, now = None, {}
+    while previous != now:
+        previous = now
         time.sleep(1)
         now = {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.exists()}
     return now
 
 
-def test_a_check_touches_neither_topics_nor_checkpoint(ground, topic, tmp_path):
-    counts = ground.read(topic, startingOffsets="earliest").groupBy("card").count()
-    writer = query(ground, topic, counts, trigger=EPOCHS)
-    send(ground.brokers, topic, event(0))
+def test_a_check_changes_neither_topics_nor_checkpoint(check_setup, topic, tmp_path):
+    counts = check_setup.read(topic, startingOffsets="earliest").groupBy("card").count()
+    writer = query(check_setup, topic, counts, trigger=EPOCHS)
+    send(check_setup.brokers, topic, event(0))
     _until_committed(writer, 1)
-    folder = ground.made[-1]
-    before = at_rest(folder)
-    ends = Topics(ground.brokers).ends([topic, f"{topic}-out"])
+    folder = check_setup.checkpoints[-1]
+    before = modification_times(folder)
+    ends = Topics(check_setup.brokers).ends([topic, f"{topic}-out"])
     eg.check(writer, sample=True)
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
-    assert Topics(ground.brokers).ends([topic, f"{topic}-out"]) == ends
-    fresh = Ground(ground.spark, ground.brokers, tmp_path)
-    eg.check(fresh.write(fresh.rows.groupBy("card").count()))
+    assert Topics(check_setup.brokers).ends([topic, f"{topic}-out"]) == ends
+    empty = CheckSetup(check_setup.spark, check_setup.brokers, tmp_path)
+    eg.check(empty.write(empty.rows.groupBy("card").count()))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_check_runs_nothing(ground):
-    """It only plans: no job, so that it takes as long for a large topic as for a small one."""
-    writer = ground.write(ground.timed.groupBy("card", F.window("at", "1 second")).count())
-    context = ground.spark.sparkContext
+def test_a_check_starts_no_job(check_setup):
+    """It only plans, so that its duration does not depend on the size of a topic."""
+    writer = check_setup.write(
+        check_setup.timed.groupBy("card", F.window("at", "1 second")).count()
+    )
+    context = check_setup.spark.sparkContext
     context.setJobGroup("checked", "by a check")
     try:
         eg.check(writer)
         assert not context.statusTracker().getJobIdsForGroup("checked")
-        ground.spark.range(1).count()
+        check_setup.spark.range(1).count()
         assert context.statusTracker().getJobIdsForGroup("checked"), "a job would not be seen"
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
 
 
-def test_what_is_no_query(ground):
+def test_a_dataframe_cannot_be_checked(check_setup):
     with pytest.raises(eg.EagreError, match="NOTHING_TO_CHECK"):
-        eg.check(ground.rows)
+        eg.check(check_setup.rows)
 
 
-def test_where_a_checkpoint_lies(tmp_path):
-    known, unseen = read_checkpoint(str(tmp_path / "kept"))
-    assert known.path == str(tmp_path / "kept")
+def test_local_and_remote_checkpoints(tmp_path):
+    known, unseen = read_checkpoint(str(tmp_path / "checkpoint"))
+    assert known.path == str(tmp_path / "checkpoint")
     assert unseen == []
-    remote, unseen = read_checkpoint("s3a://bucket/kept")
+    remote, unseen = read_checkpoint("s3a://bucket/checkpoint")
     assert remote.file_system == "s3a"
     assert "remote" in unseen[0]
 
 
-def test_every_rule_is_told_apart_and_explained():
+def test_every_rule_has_a_distinct_explanation():
     known = known_rules()
     assert len(known) >= 40
     for rule in known.values():
@@ -888,12 +920,12 @@ def test_check_from_the_command_line(cli):
     conf = ("--conf", "spark.master=local[48]")
     done = cli.ok("check", path, "--json", "-", "--checkpoint", "/var/lib/eagre/good", *conf)
     assert "loading" in done.stderr
-    told = json.loads(done.stdout)
+    output = json.loads(done.stdout)
     schema = json.loads((Path(eg.__file__).parent / "preflight" / "schema.json").read_text())
-    Draft202012Validator(schema).validate(told)
-    assert told["ok"]
-    assert told["schema_version"] == 1
-    (report,) = told["pipelines"]
+    Draft202012Validator(schema).validate(output)
+    assert output["ok"]
+    assert output["schema_version"] == 1
+    (report,) = output["pipelines"]
     assert report["slots"] == {"needed": 28, "terms": [8, 20], "available": 48}
     assert report["findings"] == []
     assert "no brokers are known" in " ".join(report["unseen"])
@@ -901,7 +933,7 @@ def test_check_from_the_command_line(cli):
 
 
 @pytest.mark.e2e
-def test_check_says_how_to_get_enough_slots(cli, eagre_broker):
+def test_the_check_prints_the_master_with_enough_slots(cli, eagre_broker):
     path = cli.app(GOOD)
     few = cli("check", path, "--master", "local[4]", "--fix", "--brokers", eagre_broker.address)
     assert few.returncode == 1
@@ -912,10 +944,10 @@ def test_check_says_how_to_get_enough_slots(cli, eagre_broker):
 
 def test_size_from_numbers_starts_no_jvm(cli, tmp_path):
     no_java = {"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)}
-    asked = ("size", "--source-partitions", 8, "--shuffle-partitions", 20, "--json", "-")
-    out = cli.ok(*asked, **no_java).stdout
-    told = json.loads(out)
-    assert (told["slots"], told["terms"]) == (28, [8, 20])
+    arguments = ("size", "--source-partitions", 8, "--shuffle-partitions", 20, "--json", "-")
+    out = cli.ok(*arguments, **no_java).stdout
+    output = json.loads(out)
+    assert (output["slots"], output["terms"]) == (28, [8, 20])
     text = cli.ok(
         *("size", "--source-partitions", 8, "--shuffle-partitions", 20, "--shuffles", 2),
         *("--keys-per-second", 100, "--ttl", "1 hour", "--bytes-per-key", 500),
@@ -928,7 +960,7 @@ def test_size_from_numbers_starts_no_jvm(cli, tmp_path):
     assert "SIZE_OF_WHAT" in cli("size").stderr
 
 
-def test_real_time_is_not_advised_where_micro_batches_will_do():
+def test_micro_batch_is_recommended_for_a_slow_target():
     report = Report("score", "real-time", (), (1, 1), (1,), 64, ())
     slow = advise(report, Requirements(p99_ms=5000))
     assert slow.choice == "micro-batch"
@@ -936,40 +968,40 @@ def test_real_time_is_not_advised_where_micro_batches_will_do():
 
 
 @pytest.mark.parametrize(("p99", "rate"), [(100, 2000), (20, 5000), (5000, 5000)])
-def test_no_profile_for_throughput_where_records_are_few_or_have_no_time(p99, rate):
+def test_the_throughput_profile_is_not_recommended_for_low_rates_or_latencies(p99, rate):
     report = Report("score", "real-time", (), (1, 1), (1,), 64, ())
     assert "throughput" not in " ".join(advise(report, Requirements(p99, rate)).reasons)
 
 
 @pytest.mark.e2e
 def test_size_of_an_app(cli):
-    told = json.loads(cli.ok("size", cli.app(GOOD), "--json", "-").stdout)
-    assert (told["slots"], told["terms"], told["executors"]) == (28, [8, 20], 7)
+    output = json.loads(cli.ok("size", cli.app(GOOD), "--json", "-").stdout)
+    assert (output["slots"], output["terms"], output["executors"]) == (28, [8, 20], 7)
 
 
 def test_advise(cli):
     path = cli.app(GOOD)
-    fast = cli.ok("advise", path, "--p99", 100, "--rate", 5000, "--json", "told.json").stdout
+    fast = cli.ok("advise", path, "--p99", 100, "--rate", 5000, "--json", "advice.json").stdout
     assert "good: real-time" in fast
     assert "--profile throughput` sends several records per request: it uses 0.40" in fast
     assert "0.40 instead of 1.00 cores" in fast
     assert "slots: 8 + 20 = 28" in fast
-    told = json.loads((cli.folder / "told.json").read_text())
-    assert (told["choice"], told["cores"]["micro-batch"]) == ("real-time", 2.0)
-    assert told["monthly"]["real-time"] > told["monthly"]["micro-batch"]
+    output = json.loads((cli.folder / "advice.json").read_text())
+    assert (output["choice"], output["cores"]["micro-batch"]) == ("real-time", 2.0)
+    assert output["monthly"]["real-time"] > output["monthly"]["micro-batch"]
 
 
 def test_explain(cli):
-    every = cli.ok("explain").stdout
-    assert all(id_ in every for id_ in known_rules())
-    one = cli.ok("explain", "slots_too_few").stdout
-    assert "8 + 20 = 28" in one
-    assert "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT" in one
+    listed = cli.ok("explain").stdout
+    assert all(id_ in listed for id_ in known_rules())
+    explanation = cli.ok("explain", "slots_too_few").stdout
+    assert "8 + 20 = 28" in explanation
+    assert "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT" in explanation
     assert "did you mean SLOTS_TOO_FEW" in cli("explain", "SLOTS_FEW").stderr
 
 
 @pytest.mark.e2e
-def test_run_checks_first_and_can_be_told_not_to(cli, eagre_broker):
+def test_a_run_checks_first_unless_no_check_is_given(cli, eagre_broker):
     text = GOOD.replace('.repartition(20, "card")', ".coalesce(1)").replace("good", "bad")
     path = cli.app(text)
     done = cli("run", path, "--brokers", eagre_broker.address)
@@ -977,13 +1009,13 @@ def test_run_checks_first_and_can_be_told_not_to(cli, eagre_broker):
     assert "OPERATOR: pipeline 'bad' would not run" in done.stderr
     assert "pass --no-check to start anyway" in done.stderr
     assert "bad" not in Topics(eagre_broker.address).names()
-    insisted = cli("run", path, "--brokers", eagre_broker.address, "--no-check")
-    assert "QUERY_REFUSED" in insisted.stderr
-    assert "CoalesceExec" in insisted.stderr
+    unchecked = cli("run", path, "--brokers", eagre_broker.address, "--no-check")
+    assert "QUERY_REFUSED" in unchecked.stderr
+    assert "CoalesceExec" in unchecked.stderr
 
 
 @pytest.mark.e2e
-def test_an_app_that_raises(cli):
+def test_an_exception_in_an_app_is_reported_with_its_line(cli):
     done = cli("check", cli.app("import eagre as eg\nraise ValueError('no luck')\n"))
     assert done.returncode == 1
     assert "APP_RAISED" in done.stderr

@@ -1,4 +1,4 @@
-"""The check agrees with a real start, pipeline by pipeline."""
+"""The check agrees with a real start, for each pipeline of a corpus."""
 
 from contextlib import nullcontext
 
@@ -49,11 +49,11 @@ def with_state(key, batches, state):
 
 def _without_topic(g, *more):
     rows = g.rows.select(F.col("card").alias("value"), *more)
-    g.made.append(g.folder / f"checkpoint-without-topic-{len(g.made)}")
+    g.checkpoints.append(g.folder / f"checkpoint-without-topic-{len(g.checkpoints)}")
     return (
         rows.writeStream.format("kafka")
         .option("kafka.bootstrap.servers", g.brokers)
-        .option("checkpointLocation", str(g.made[-1]))
+        .option("checkpointLocation", str(g.checkpoints[-1]))
         .outputMode("update")
         .trigger(**REAL_TIME)
     )
@@ -374,7 +374,7 @@ BATCHES = {
         {"SINK_COLUMNS"},
     ),
 }
-"""The same in micro-batch mode, which allows more."""
+"""Pipelines in micro-batch mode, which allows more."""
 
 
 def checked(writer):
@@ -383,7 +383,7 @@ def checked(writer):
     return report, report.ids("error"), report.ids("warning") - {"CHECKPOINT_VOLATILE"}
 
 
-ONE_OF_A_KIND = {
+REPRESENTATIVE = {
     "project",
     "explode",
     "broadcast join",
@@ -407,48 +407,48 @@ ONE_OF_A_KIND = {
 def started(corpus):
     """Return the pipelines of a corpus to start, most of them in ``make e2e`` only."""
     return [
-        name if name in ONE_OF_A_KIND else pytest.param(name, marks=pytest.mark.e2e)
+        name if name in REPRESENTATIVE else pytest.param(name, marks=pytest.mark.e2e)
         for name in corpus
     ]
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_good_pipeline_has_no_findings(ground, name):
-    report, errors, warnings = checked(RUNS[name](ground))
+def test_a_good_pipeline_has_no_findings(check_setup, name):
+    report, errors, warnings = checked(RUNS[name](check_setup))
     assert (errors, warnings) == (set(), set()), report.findings
 
 
 @pytest.mark.parametrize("name", started(RUNS))
-def test_a_good_pipeline_starts(ground, name):
-    assert outcome(ground.spark, RUNS[name](ground)) == ""
+def test_a_good_pipeline_starts(check_setup, name):
+    assert outcome(check_setup.spark, RUNS[name](check_setup)) == ""
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_a_pipeline_with_a_weakness_has_a_warning(ground, name):
+def test_a_pipeline_with_a_weakness_has_a_warning(check_setup, name):
     build, expected = STARTS[name]
-    _, errors, warnings = checked(build(ground))
+    _, errors, warnings = checked(build(check_setup))
     assert (errors, warnings) == (set(), {expected})
 
 
 @pytest.mark.parametrize("name", started(STARTS))
-def test_a_pipeline_with_a_warning_starts(ground, name):
+def test_a_pipeline_with_a_warning_starts(check_setup, name):
     build, _ = STARTS[name]
-    assert outcome(ground.spark, build(ground)) == ""
+    assert outcome(check_setup.spark, build(check_setup)) == ""
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_pipeline_that_spark_refuses_has_an_error(ground, name):
+def test_a_pipeline_that_spark_refuses_has_an_error(check_setup, name):
     build, expected = REFUSED[name]
-    _, errors, _ = checked(build(ground))
+    _, errors, _ = checked(build(check_setup))
     assert expected in errors
 
 
 @pytest.mark.parametrize("name", started(REFUSED))
-def test_spark_refuses_every_pipeline_with_an_error(ground, name):
+def test_spark_refuses_every_pipeline_with_an_error(check_setup, name):
     build, expected = REFUSED[name]
-    writer = build(ground)
+    writer = build(check_setup)
     report, _, _ = checked(writer)
-    refusal = outcome(ground.spark, writer)
+    refusal = outcome(check_setup.spark, writer)
     assert refusal
     finding = next(f for f in report.findings if f.id == expected)
     # PySpark's stateful processors fail in Spark's planning, before its check of the operators.
@@ -458,9 +458,9 @@ def test_spark_refuses_every_pipeline_with_an_error(ground, name):
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_micro_batch_pipelines_have_different_rules(ground, name):
+def test_micro_batch_pipelines_have_different_rules(check_setup, name):
     build, expected = BATCHES[name]
-    writer = build(ground, trigger={"availableNow": True})
+    writer = build(check_setup, trigger={"availableNow": True})
     _, errors, _ = checked(writer)
     assert errors == expected
     with pytest.raises(PySparkException) if errors else nullcontext():

@@ -109,7 +109,7 @@ def test_a_toy_source_and_sink_run_supervised(cli, in_process, tmp_path):
         "numbers_app.py",
     )
     run = in_process(app, mode="micro-batch", every="100 ms").wait_for("status")
-    about = next(event["about"] for event in run.heard if event["event"] == "running")
+    about = next(event["about"] for event in run.events if event["event"] == "running")
     assert about["sink"]["kind"] == "jsonlines"
     assert about["sources"] == []
     assert about["delivery"] == "at-least-once"

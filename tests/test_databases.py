@@ -187,7 +187,7 @@ PLACED = "card STRING, n INT, topic STRING, partition INT, offset BIGINT, time B
 
 
 def placed(df):
-    """Give rows a provenance from their own columns."""
+    """Add a provenance to rows, from their columns."""
     place = F.struct("topic", "partition", "offset", F.timestamp_millis("time").alias("timestamp"))
     return df.select("card", "n", place.alias("_source"))
 
@@ -563,10 +563,10 @@ def test_invalid_sinks_have_an_error_code_and_show_no_password(make, code):
     ],
 )
 def test_rows_that_cannot_be_written_are_refused_before_the_start(
-    ground, monkeypatch, sink, columns, code
+    check_setup, monkeypatch, sink, columns, code
 ):
     monkeypatch.delenv("DATABASE_URL", raising=False)
-    rows = eg.Kafka("corpus", schema=PAYMENTS).read(ground.spark, ground.brokers)
+    rows = eg.Kafka("corpus", schema=PAYMENTS).read(check_setup.spark, check_setup.brokers)
     with pytest.raises(SettingsError) as wrong:
         eg.write_stream(rows.selectExpr(*columns.split(", ")), sink)
     assert wrong.value.code == code
