@@ -8,7 +8,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 OUTPUT = "key STRING, total LONG, text STRING, items ARRAY<INT>, entries MAP<STRING, INT>"
 
 
-class Simple(StatefulProcessor):
+class Sum(StatefulProcessor):
     """A sum for each key."""
 
     def __init__(self, ttl_ms=None, *, twice=False, bad=False):
@@ -23,8 +23,8 @@ class Simple(StatefulProcessor):
 
     def handleInputRows(self, key, rows, timerValues):
         for row in rows:
-            known = self.total.get()
-            total = (known[0] if known else 0) + row.n
+            value = self.total.get()
+            total = (value[0] if value else 0) + row.n
             self.total.update((total,))
             yield key[0], total, row.do, [], {}
 
@@ -32,7 +32,7 @@ class Simple(StatefulProcessor):
         pass
 
 
-class Loses(StatefulProcessor):
+class ConnectionFails(StatefulProcessor):
     """Raises a connection error for one of its keys."""
 
     def init(self, handle):
@@ -48,7 +48,7 @@ class Loses(StatefulProcessor):
         pass
 
 
-class Leaves(Simple):
+class RenamesState(Sum):
     """A sum in another state variable; the old variable is removed."""
 
     def init(self, handle):
@@ -56,14 +56,14 @@ class Leaves(Simple):
         self.total = handle.getValueState("sum", "n LONG")
 
 
-class Inherits(Simple):
+class SumFromInitialState(Sum):
     """A sum that starts from initial state."""
 
     def handleInitialState(self, key, initialState, timerValues):
         self.total.update((initialState.start,))
 
 
-class Everything(StatefulProcessor):
+class AllState(StatefulProcessor):
     """Runs the state operation that a row names, and returns all state after it."""
 
     def __init__(self, ttl_ms=None):
@@ -77,22 +77,22 @@ class Everything(StatefulProcessor):
     def handleInputRows(self, key, rows, timerValues):
         for row in rows:
             getattr(self, row.do)(row)
-            yield self.seen(key, row)
+            yield self.all_state(key, row)
 
-    def seen(self, key, row):
-        known = self.total.get() if self.total.exists() else None
-        text = f"{row.do} {known[1] if known else None}"
+    def all_state(self, key, row):
+        value = self.total.get() if self.total.exists() else None
+        text = f"{row.do} {value[1] if value else None}"
         items = [item[0] for item in self.items.get()] if self.items.exists() else []
-        entries = {name[0]: value[0] for name, value in self.entries.iterator()}
+        entries = {name[0]: entry[0] for name, entry in self.entries.iterator()}
         names = self.entries.keys()
         assert sorted(entries) == sorted(name[0] for name in names)
-        assert sorted(entries.values()) == sorted(value[0] for value in self.entries.values())
-        total = known[0] if known else -1
+        assert sorted(entries.values()) == sorted(entry[0] for entry in self.entries.values())
+        total = value[0] if value else -1
         return Row(key=key[0], total=total, text=text, items=items, entries=entries)
 
     def add(self, row):
-        known = self.total.get()
-        self.total.update(((known[0] if known else 0) + row.n, row.do))
+        value = self.total.get()
+        self.total.update(((value[0] if value else 0) + row.n, row.do))
 
     def append(self, row):
         self.items.appendValue((row.n,))
@@ -102,8 +102,8 @@ class Everything(StatefulProcessor):
 
     def put(self, row):
         name = (f"e{row.n % 4}",)
-        known = self.entries.getValue(name) if self.entries.containsKey(name) else None
-        self.entries.updateValue(name, ((known[0] if known else 0) + row.n,))
+        value = self.entries.getValue(name) if self.entries.containsKey(name) else None
+        self.entries.updateValue(name, ((value[0] if value else 0) + row.n,))
 
     def remove(self, row):
         name = (f"e{row.n % 4}",)
@@ -126,7 +126,7 @@ class Everything(StatefulProcessor):
         pass
 
 
-class Rings(StatefulProcessor):
+class Timers(StatefulProcessor):
     """Sets, lists and deletes timers; emits a row when one expires."""
 
     def __init__(self, *, event=False):
@@ -138,7 +138,7 @@ class Rings(StatefulProcessor):
 
     def handleInputRows(self, key, rows, timerValues):
         for row in rows:
-            if row.do == "ring":
+            if row.do == "set":
                 at = self.now(row, timerValues) + row.n
                 self.handle.registerTimer(at)
                 self.last.update((at,))
@@ -157,19 +157,19 @@ class Rings(StatefulProcessor):
 
     def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
         at = expiredTimerInfo.getExpiryTimeInMs()
-        yield Row(key=key[0], total=at, text="rang", items=[], entries={})
+        yield Row(key=key[0], total=at, text="expired", items=[], entries={})
 
     def close(self):
         pass
 
 
-class Dated(Simple):
+class OpenedAt(Sum):
     """Emits the time at which it was opened."""
 
     def init(self, handle):
         super().init(handle)
-        self.began = time.time_ns()
+        self.opened_at = time.time_ns()
 
     def handleInputRows(self, key, rows, timerValues):
         for row in rows:
-            yield key[0], row.n, str(self.began), [], {}
+            yield key[0], row.n, str(self.opened_at), [], {}

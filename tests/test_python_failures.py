@@ -11,7 +11,7 @@ import eagre as eg
 from conftest import kill_children, processes_of
 from eagre.jvm import gateway
 from eagre.waiting import wait_until
-from processors import Loses
+from processors import ConnectionFails
 
 ROWS = [{"n": n} for n in range(2000)]
 
@@ -163,7 +163,7 @@ def test_an_idle_worker_that_dies_is_replaced(eagre_spark, eagre_broker, eagre_h
 def test_a_connection_error_in_a_processor_is_a_failure_of_the_row(run_pipeline, eagre_harness):
     @eg.pipeline(source=stream("lost"), sink=eg.Kafka("lost-out"))
     def lost(df):
-        made = eg.transform_with_state(df.groupBy("n"), Loses(), "n INT")
+        made = eg.transform_with_state(df.groupBy("n"), ConnectionFails(), "n INT")
         return made.drop("_source")
 
     results = run_pipeline(lost, ROWS[:6])

@@ -1,4 +1,4 @@
-"""Keyed state in Python against Spark's own implementation, in every mode and after kills."""
+"""Keyed state in Python compared with Spark's implementation, in every mode and after kills."""
 
 import json
 import os
@@ -17,19 +17,28 @@ from conftest import kill_children, processes_of
 from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS
 from eagre.errors import SettingsError
 from eagre.waiting import wait_until
-from processors import OUTPUT, Dated, Everything, Inherits, Leaves, Rings, Simple
+from processors import (
+    OUTPUT,
+    AllState,
+    OpenedAt,
+    RenamesState,
+    Sum,
+    SumFromInitialState,
+    Timers,
+)
 
 SCHEMA = "key STRING, n INT, do STRING"
 EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
-cloudpickle.register_pickle_by_value(processors)  # Spark's own workers cannot import it
+cloudpickle.register_pickle_by_value(processors)  # Spark's workers cannot import it
 
 
 def events(seed, count, keys=4):
-    """Rows that use every kind of state, in an order of their own for each key."""
+    """Return random rows that use every kind of state."""
     pick = random.Random(seed)
-    doings = ("add", "append", "put", "remove", "clear", "read", "refuse")
+    operations = ("add", "append", "put", "remove", "clear", "read", "refuse")
     return [
-        {"key": f"k{pick.randrange(keys)}", "n": i, "do": pick.choice(doings)} for i in range(count)
+        {"key": f"k{pick.randrange(keys)}", "n": i, "do": pick.choice(operations)}
+        for i in range(count)
     ]
 
 
@@ -47,7 +56,7 @@ def pipeline(name, processor, time_mode="none", **options):
 
 
 def oracle(spark, rows, checkpoint, folder, processor, batches, time_mode="None", schema=SCHEMA):
-    """Run Spark's own transformWithState over the same rows, in batches of the same order."""
+    """Run Spark's transformWithState over the same rows in the same order, in batches."""
     source = folder / "oracle-in"
     source.mkdir(exist_ok=True)
     size = -(-len(rows) // batches)
@@ -56,10 +65,10 @@ def oracle(spark, rows, checkpoint, folder, processor, batches, time_mode="None"
         path = source / f"{i:04}.json"
         path.write_text(text)
         os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
-    found = []
+    results = []
 
-    def keep(frame, _):
-        found.extend(row.asDict(recursive=True) for row in frame.collect())
+    def collect(frame, _):
+        results.extend(row.asDict(recursive=True) for row in frame.collect())
 
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(source))
     if time_mode == "EventTime":
@@ -67,7 +76,7 @@ def oracle(spark, rows, checkpoint, folder, processor, batches, time_mode="None"
     writer = (
         stream.groupBy("key")
         .transformWithState(processor, OUTPUT, "Update", time_mode)
-        .writeStream.foreachBatch(keep)
+        .writeStream.foreachBatch(collect)
         .outputMode("update")
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
@@ -78,11 +87,11 @@ def oracle(spark, rows, checkpoint, folder, processor, batches, time_mode="None"
     finally:
         spark.conf.set(EMPTY_BATCHES, "true")
     wait_until(lambda: query.awaitTermination(1), 120, "the oracle does not end", interval=0)
-    return found
+    return results
 
 
 def by_key(rows):
-    """What came out, key by key in its order: keys are independent of one another."""
+    """Return the results of each key in order; the order between keys does not matter."""
     grouped = {}
     for row in rows:
         grouped.setdefault(row["key"], []).append(row)
@@ -100,36 +109,38 @@ def state(spark, checkpoint, name):
     return sorted(str(row.asDict(recursive=True)) for row in rows)
 
 
-def test_the_same_as_sparks_own(eagre_spark, run_pipeline, tmp_path):
-    """In every mode. Spark's own is the slow one: all of them are compared with one run of it."""
+def test_results_and_state_equal_sparks(eagre_spark, run_pipeline, tmp_path):
+    """Every mode is compared with one run of Spark's implementation, which is slow."""
     rows = [row for row in events(11, 120) if row["do"] != "refuse"]
-    expected = oracle(eagre_spark, rows, tmp_path / "o", tmp_path, Everything(), batches=3)
+    expected = oracle(eagre_spark, rows, tmp_path / "o", tmp_path, AllState(), batches=3)
     names = ("total", "items", "entries")
-    left = {name: state(eagre_spark, tmp_path / "o", name) for name in names}
+    final = {name: state(eagre_spark, tmp_path / "o", name) for name in names}
     for mode in ("real-time", "micro-batch", "available-now"):
-        same = pipeline(f"same-{mode}", Everything())
-        mine = run_pipeline(same, rows, mode=mode, checkpoint=tmp_path / mode)
-        assert by_key(mine) == by_key(expected), mode
-        assert {name: state(eagre_spark, tmp_path / mode, name) for name in names} == left, mode
+        same = pipeline(f"same-{mode}", AllState())
+        results = run_pipeline(same, rows, mode=mode, checkpoint=tmp_path / mode)
+        assert by_key(results) == by_key(expected), mode
+        assert {name: state(eagre_spark, tmp_path / mode, name) for name in names} == final, mode
 
 
-def test_the_same_as_sparks_own_with_a_ttl(eagre_spark, run_pipeline, tmp_path):
+def test_results_with_a_ttl_equal_sparks(eagre_spark, run_pipeline, tmp_path):
     rows = [row for row in events(31, 60) if row["do"] != "refuse"]
-    kept = Everything(ttl_ms=3_600_000)
-    expected = oracle(eagre_spark, rows, tmp_path / "o", tmp_path, kept, 2, "ProcessingTime")
+    processor = AllState(ttl_ms=3_600_000)
+    expected = oracle(eagre_spark, rows, tmp_path / "o", tmp_path, processor, 2, "ProcessingTime")
     for mode in ("real-time", "available-now"):
-        mine = run_pipeline(pipeline(f"live-{mode}", kept, "processing-time"), rows, mode=mode)
-        assert by_key(mine) == by_key(expected), mode
+        results = run_pipeline(
+            pipeline(f"live-{mode}", processor, "processing-time"), rows, mode=mode
+        )
+        assert by_key(results) == by_key(expected), mode
 
 
-def test_the_same_timers_ring_as_in_sparks_own(eagre_spark, run_pipeline, tmp_path):
+def test_the_same_timers_expire_as_in_spark(eagre_spark, run_pipeline, tmp_path):
     schema = f"{SCHEMA}, at TIMESTAMP"
     pick = random.Random(41)
     rows = [
         {
             "key": f"k{pick.randrange(5)}",
             "n": pick.randrange(1, 60) * 1000,
-            "do": "ring",
+            "do": "set",
             "at": f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z",
         }
         for i in range(60)
@@ -143,10 +154,12 @@ def test_the_same_timers_ring_as_in_sparks_own(eagre_spark, run_pipeline, tmp_pa
         sink=eg.Kafka("timed-out"),
     )
     def timed(df):
-        made = eg.transform_with_state(df.groupBy("key"), Rings(event=True), OUTPUT, "event-time")
-        return made.drop("_source")
+        output = eg.transform_with_state(
+            df.groupBy("key"), Timers(event=True), OUTPUT, "event-time"
+        )
+        return output.drop("_source")
 
-    def found(mode):
+    def results_of(mode):
         parts = (rows[:30], rows[30:], later[:1], later[1:])
         runs = [run_pipeline(timed, p, mode=mode, checkpoint=tmp_path / mode) for p in parts]
         return [row for run in runs for row in run]
@@ -156,31 +169,31 @@ def test_the_same_timers_ring_as_in_sparks_own(eagre_spark, run_pipeline, tmp_pa
         rows + later,
         tmp_path / "o",
         tmp_path,
-        Rings(event=True),
+        Timers(event=True),
         4,
         "EventTime",
         schema,
     )
 
-    def rang(results):
-        return sorted((r["key"], r["total"]) for r in results if r["text"] == "rang")
+    def expired(results):
+        return sorted((r["key"], r["total"]) for r in results if r["text"] == "expired")
 
-    assert len(rang(expected)) > 30
+    assert len(expired(expected)) > 30
     for mode in ("real-time", "micro-batch"):
-        assert rang(found(mode)) == rang(expected), mode
+        assert expired(results_of(mode)) == expired(expected), mode
 
 
-def test_a_call_that_raises_leaves_no_trace(run_in_both_modes):
+def test_a_call_that_raises_changes_no_state(run_in_both_modes):
     rows = events(5, 200)
-    found = run_in_both_modes(pipeline("trace", Everything()), rows)
-    kept = [row for row in rows if row["do"] != "refuse"]
-    assert len(kept) < len(rows)
-    expected = run_in_both_modes(pipeline("traceless", Everything()), kept)
-    assert by_key(found) == by_key(expected)
+    results = run_in_both_modes(pipeline("trace", AllState()), rows)
+    accepted = [row for row in rows if row["do"] != "refuse"]
+    assert len(accepted) < len(rows)
+    expected = run_in_both_modes(pipeline("traceless", AllState()), accepted)
+    assert by_key(results) == by_key(expected)
 
 
-def test_state_goes_from_mode_to_mode(run_pipeline, tmp_path):
-    counted = pipeline("modes", Simple())
+def test_state_can_switch_modes(run_pipeline, tmp_path):
+    counted = pipeline("modes", Sum())
     rows = [{"key": "k", "n": i, "do": "add"} for i in range(5)]
     last = []
     for mode in ("micro-batch", "real-time", "available-now", "real-time"):
@@ -188,50 +201,50 @@ def test_state_goes_from_mode_to_mode(run_pipeline, tmp_path):
     assert last[-1]["total"] == 4 * sum(range(5))
 
 
-def test_each_run_opens_its_processors(run_pipeline, tmp_path):
-    dated = pipeline("dated", Dated())
+def test_each_run_opens_its_processors_once(run_pipeline, tmp_path):
+    stateful = pipeline("opened", OpenedAt())
     rows = [{"key": "k", "n": i, "do": "add"} for i in range(3)]
     opened = [
-        {row["text"] for row in run_pipeline(dated, rows, mode=mode, checkpoint=tmp_path / "c")}
+        {row["text"] for row in run_pipeline(stateful, rows, mode=mode, checkpoint=tmp_path / "c")}
         for mode in ("real-time", "available-now", "micro-batch", "available-now")
     ]
-    assert [len(of_a_run) for of_a_run in opened] == [1] * 4
+    assert [len(times) for times in opened] == [1] * 4
     assert len(set.union(*opened)) == 4
 
 
-def test_results_carry_the_origin_of_their_row(run_in_both_modes):
+def test_results_carry_the_provenance_of_their_row(run_in_both_modes):
     @eg.pipeline(
         source=eg.Kafka("state-origin-in", schema=SCHEMA), sink=eg.Kafka("state-origin-out")
     )
-    def origins(df):
-        made = eg.transform_with_state(df.groupBy("key"), Simple(), OUTPUT)
-        return made.select("key", "text", F.col("_source.offset").alias("offset"))
+    def provenance(df):
+        output = eg.transform_with_state(df.groupBy("key"), Sum(), OUTPUT)
+        return output.select("key", "text", F.col("_source.offset").alias("offset"))
 
-    found = run_in_both_modes(origins, [{"key": "k", "n": i, "do": "add"} for i in range(4)])
-    offsets = [row["offset"] for row in found]
+    results = run_in_both_modes(provenance, [{"key": "k", "n": i, "do": "add"} for i in range(4)])
+    offsets = [row["offset"] for row in results]
     assert offsets == sorted(offsets)
     assert len(set(offsets)) == 4
 
 
-def test_initial_state_comes_first(eagre_spark, run_in_both_modes):
+def test_initial_state_is_loaded_before_the_first_row(eagre_spark, run_in_both_modes):
     known = eagre_spark.createDataFrame([("k0", 1000), ("k1", 2000)], "key STRING, start INT")
 
     @eg.pipeline(source=eg.Kafka("first-in", schema=SCHEMA), sink=eg.Kafka("first-out"))
     def started(df):
         return eg.transform_with_state(
-            df.groupBy("key"), Inherits(), OUTPUT, initial_state=known.groupBy("key")
+            df.groupBy("key"), SumFromInitialState(), OUTPUT, initial_state=known.groupBy("key")
         ).drop("_source")
 
     rows = [{"key": key, "n": 1, "do": "add"} for key in ("k0", "k1", "k2")]
-    found = {row["key"]: row["total"] for row in run_in_both_modes(started, rows)}
-    assert found == {"k0": 1001, "k1": 2001, "k2": 1}
+    totals = {row["key"]: row["total"] for row in run_in_both_modes(started, rows)}
+    assert totals == {"k0": 1001, "k1": 2001, "k2": 1}
 
 
-def test_a_state_that_is_no_longer_wanted_is_removed(eagre_spark, run_pipeline, tmp_path):
+def test_a_deleted_state_variable_is_removed(eagre_spark, run_pipeline, tmp_path):
     rows = [{"key": "k", "n": 1, "do": "add"}]
-    run_pipeline(pipeline("gone", Simple()), rows, mode="micro-batch", checkpoint=tmp_path / "c")
+    run_pipeline(pipeline("gone", Sum()), rows, mode="micro-batch", checkpoint=tmp_path / "c")
     after = run_pipeline(
-        pipeline("gone", Leaves()), rows, mode="micro-batch", checkpoint=tmp_path / "c"
+        pipeline("gone", RenamesState()), rows, mode="micro-batch", checkpoint=tmp_path / "c"
     )
     assert after[-1]["total"] == 1
     with pytest.raises(Exception, match="total"):
@@ -239,7 +252,7 @@ def test_a_state_that_is_no_longer_wanted_is_removed(eagre_spark, run_pipeline, 
 
 
 class Live:
-    """A query that runs while the test sends rows one by one."""
+    """A query that runs while the test sends rows."""
 
     def __init__(self, harness, pipeline, checkpoint, every="1 minute"):
         self.harness, self.pipeline = harness, pipeline
@@ -271,36 +284,38 @@ class Live:
         self.query.stop()
 
 
-def test_timers_ring_on_time_where_no_rows_come(eagre_harness, tmp_path):
-    """Within the epoch; how late they are is shown by the benchmark, not judged here."""
-    rings = pipeline("rings", Rings(), "processing-time")
+def test_timers_expire_without_new_rows(eagre_harness, tmp_path):
+    """Timers expire within the epoch; the benchmark measures how late they are."""
+    timers = pipeline("timers", Timers(), "processing-time")
     late = []
-    with Live(eagre_harness, rings, tmp_path / "c") as live:
+    with Live(eagre_harness, timers, tmp_path / "c") as live:
         for i in range(10):
-            live.send({"key": f"r{i}", "n": 400, "do": "ring"})
+            live.send({"key": f"r{i}", "n": 400, "do": "set"})
             time.sleep(0.6)
         wait_until(
-            lambda: sum(r["text"] == "rang" for _, r in live.results()) >= 10, 10, "no timer rang"
+            lambda: sum(r["text"] == "expired" for _, r in live.results()) >= 10,
+            10,
+            "no timer expired",
         )
         for at, row in live.results():
-            if row["text"] == "rang":
+            if row["text"] == "expired":
                 late.append(at - row["total"])
     assert min(late) >= -1
 
 
-def test_a_timer_in_the_past_rings_at_once(eagre_harness, tmp_path):
-    rings = pipeline("past", Rings(), "processing-time")
-    with Live(eagre_harness, rings, tmp_path / "c") as live:
-        live.send({"key": "p", "n": -60_000, "do": "ring"})
+def test_a_timer_in_the_past_expires_immediately(eagre_harness, tmp_path):
+    timers = pipeline("past", Timers(), "processing-time")
+    with Live(eagre_harness, timers, tmp_path / "c") as live:
+        live.send({"key": "p", "n": -60_000, "do": "set"})
         wait_until(
-            lambda: any(r["text"] == "rang" for _, r in live.results()), 3, "it did not ring"
+            lambda: any(r["text"] == "expired" for _, r in live.results()), 3, "it did not expire"
         )
 
 
-def test_a_deleted_timer_does_not_ring_and_listed_ones_are_there(eagre_harness, tmp_path):
-    rings = pipeline("deleted", Rings(), "processing-time")
-    with Live(eagre_harness, rings, tmp_path / "c") as live:
-        live.send({"key": "d", "n": 60_000, "do": "ring"}, {"key": "d", "n": 0, "do": "list"})
+def test_timers_can_be_listed_and_deleted(eagre_harness, tmp_path):
+    timers = pipeline("deleted", Timers(), "processing-time")
+    with Live(eagre_harness, timers, tmp_path / "c") as live:
+        live.send({"key": "d", "n": 60_000, "do": "set"}, {"key": "d", "n": 0, "do": "list"})
         live.send({"key": "d", "n": 0, "do": "delete"}, {"key": "d", "n": 1, "do": "list"})
 
         def listed():
@@ -310,8 +325,8 @@ def test_a_deleted_timer_does_not_ring_and_listed_ones_are_there(eagre_harness, 
         assert listed() == [1, 0]
 
 
-def test_state_with_a_ttl_is_forgotten(eagre_harness, tmp_path):
-    short = pipeline("ttl", Simple(ttl_ms=1500), "processing-time")
+def test_state_expires_after_its_ttl(eagre_harness, tmp_path):
+    short = pipeline("ttl", Sum(ttl_ms=1500), "processing-time")
     with Live(eagre_harness, short, tmp_path / "c") as live:
         live.send({"key": "t", "n": 5, "do": "add"})
         time.sleep(0.3)
@@ -326,7 +341,7 @@ def test_state_with_a_ttl_is_forgotten(eagre_harness, tmp_path):
         assert totals() == [5, 11, 7]
 
 
-def test_event_time_timers_ring_when_the_watermark_has_passed(run_pipeline, tmp_path):
+def test_event_time_timers_expire_after_the_watermark(run_pipeline, tmp_path):
     @eg.pipeline(
         source=eg.Kafka(
             "event-in", schema=f"{SCHEMA}, at TIMESTAMP", event_time="at", watermark="1 second"
@@ -334,31 +349,33 @@ def test_event_time_timers_ring_when_the_watermark_has_passed(run_pipeline, tmp_
         sink=eg.Kafka("event-out"),
     )
     def timed(df):
-        made = eg.transform_with_state(df.groupBy("key"), Rings(event=True), OUTPUT, "event-time")
-        return made.drop("_source")
+        output = eg.transform_with_state(
+            df.groupBy("key"), Timers(event=True), OUTPUT, "event-time"
+        )
+        return output.drop("_source")
 
-    def at(second, key="e", do="ring"):
+    def at(second, key="e", do="set"):
         return {"key": key, "n": 2000, "do": do, "at": f"2026-01-01T00:00:{second:02}Z"}
 
-    found = []
+    results = []
     for second in (1, 2, 30, 40):
-        found += run_pipeline(timed, [at(second, f"e{second}")], checkpoint=tmp_path / "c")
-    rang = {row["key"] for row in found if row["text"] == "rang"}
-    assert {"e1", "e2"} <= rang
-    assert "e40" not in rang
+        results += run_pipeline(timed, [at(second, f"e{second}")], checkpoint=tmp_path / "c")
+    expired = {row["key"] for row in results if row["text"] == "expired"}
+    assert {"e1", "e2"} <= expired
+    assert "e40" not in expired
 
 
 @pytest.mark.parametrize(
     ("make", "code"),
     [
-        (lambda g: eg.transform_with_state(g, Simple(), OUTPUT, "wall"), "TIME_MODE_UNKNOWN"),
-        (lambda g: eg.transform_with_state(g, Simple(ttl_ms=1), OUTPUT), "TTL_NEEDS_PROCESSING"),
-        (lambda g: eg.transform_with_state(g, Simple(), "int"), "SCHEMA_OF_ROWS"),
-        (lambda g: eg.transform_with_state(g, Simple(twice=True), OUTPUT), "STATE_NAMED_TWICE"),
-        (lambda g: eg.transform_with_state(g, Simple(bad=True), OUTPUT), "PROCESSOR_INIT_RAISED"),
+        (lambda g: eg.transform_with_state(g, Sum(), OUTPUT, "wall"), "TIME_MODE_UNKNOWN"),
+        (lambda g: eg.transform_with_state(g, Sum(ttl_ms=1), OUTPUT), "TTL_NEEDS_PROCESSING"),
+        (lambda g: eg.transform_with_state(g, Sum(), "int"), "SCHEMA_OF_ROWS"),
+        (lambda g: eg.transform_with_state(g, Sum(twice=True), OUTPUT), "STATE_NAMED_TWICE"),
+        (lambda g: eg.transform_with_state(g, Sum(bad=True), OUTPUT), "PROCESSOR_INIT_RAISED"),
     ],
 )
-def test_what_cannot_be_a_processor(eagre_spark, make, code):
+def test_invalid_processors_are_refused(eagre_spark, make, code):
     grouped = eagre_spark.range(1).groupBy("id")
     with pytest.raises(SettingsError, match=code):
         make(grouped)
@@ -368,19 +385,19 @@ def test_what_cannot_be_a_processor(eagre_spark, make, code):
 @pytest.mark.xfail(
     strict=False, reason="Spark's state reader finds nothing after a mid-epoch commit (issue 25)"
 )
-def test_the_same_after_kills(cli, eagre_spark, eagre_broker, eagre_harness, tmp_path):
-    """kill -9 of everything in the middle, twice; the final state is the oracle's."""
+def test_results_are_the_same_after_kills(cli, eagre_spark, eagre_broker, eagre_harness, tmp_path):
+    """All processes are killed twice; the final state is equal to the oracle's."""
     rows = [row for row in events(21, 400, keys=6) if row["do"] != "refuse"]
-    expected = oracle(eagre_spark, rows, tmp_path / "o", tmp_path, Everything(), batches=2)
+    expected = oracle(eagre_spark, rows, tmp_path / "o", tmp_path, AllState(), batches=2)
     cli.app(Path(__file__).with_name("processors.py").read_text(), "processors.py")
     app = cli.app(
         "import eagre as eg\n"
-        "from processors import OUTPUT, Everything\n"
+        "from processors import OUTPUT, AllState\n"
         f"@eg.pipeline(source=eg.Kafka('kills-in', schema={SCHEMA!r}, key='key'),\n"
         "    sink=eg.Kafka('kills-out', key='key'))\n"
         "def kills(df):\n"
-        "    made = eg.transform_with_state(df.groupBy('key'), Everything(), OUTPUT)\n"
-        "    return made.drop('_source')\n"
+        "    output = eg.transform_with_state(df.groupBy('key'), AllState(), OUTPUT)\n"
+        "    return output.drop('_source')\n"
     )
     for topic in ("kills-in", "kills-out"):
         eagre_harness.topics.create(topic, 1)
@@ -422,8 +439,8 @@ def test_the_same_after_kills(cli, eagre_spark, eagre_broker, eagre_harness, tmp
         _kill_all(process, cli.folder)
     checkpoint = next((tmp_path / "c").rglob("offsets")).parent
     for variable in ("total", "items", "entries"):
-        mine = state(eagre_spark, checkpoint, variable)
-        assert mine == state(eagre_spark, tmp_path / "o", variable)
+        values = state(eagre_spark, checkpoint, variable)
+        assert values == state(eagre_spark, tmp_path / "o", variable)
     assert not processes_of(cli.folder)
 
 
@@ -439,12 +456,12 @@ _producers = {}
 
 
 def _last(harness):
-    """The last result of each key."""
-    found = {}
+    """Return the last result of each key."""
+    results = {}
     for record in harness.records("kills-out", {0: 0}):
         row = json.loads(record.value())
-        found[row["key"]] = row
-    return found
+        results[row["key"]] = row
+    return results
 
 
 def _final(expected):
