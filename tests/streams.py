@@ -8,7 +8,7 @@ SCHEMA = "id INT, card STRING, amount INT, country STRING, at TIMESTAMP"
 
 
 def payments(seed, count, *, keys=5, grace=10, step=3.0):
-    """Return events of a few keys: bursts, gaps, disorder up to a grace in seconds, duplicates."""
+    """Return events of a few keys, with bursts, gaps, duplicates and disorder up to ``grace`` s."""
     pick = random.Random(seed)
     rows, clock = [], 0.0
     for number in range(count):
@@ -40,7 +40,7 @@ def absolute_ms(text):
 
 
 def on_time(rows, key, late_ms):
-    """Return the rows at most so much older than their key's newest, and the late ones."""
+    """Return the rows at most ``late_ms`` older than the newest of their key, and the others."""
     newest, timely, late = {}, [], []
     for row in rows:
         at = ms(row["at"])
@@ -67,16 +67,16 @@ def deduplicated(rows, key, within_ms):
 def rolled(rows, key, window_ms, slices, grace_ms):
     """Return each row with the amounts and countries in its window, or None for a late row."""
     timely, _ = on_time(rows, key, grace_ms)
-    taken = {id(row) for row in timely}
+    accepted = {id(row) for row in timely}
     length = window_ms // slices
     seen, out = {}, []
     for row in rows:
-        if id(row) not in taken:
+        if id(row) not in accepted:
             out.append((row, None))
             continue
-        mine = absolute_ms(row["at"]) // length
-        seen.setdefault(row[key], []).append((mine, row))
-        window = [r for number, r in seen[row[key]] if mine - slices < number <= mine]
+        current = absolute_ms(row["at"]) // length
+        seen.setdefault(row[key], []).append((current, row))
+        window = [r for number, r in seen[row[key]] if current - slices < number <= current]
         out.append((row, window))
     return out
 

@@ -1,4 +1,4 @@
-"""The same pipeline gives the same results in both modes, shape by shape."""
+"""Each kind of pipeline has the same results in both modes."""
 
 import pytest
 from pyspark.sql import functions as F
@@ -24,7 +24,7 @@ def source(topic, **options):
 
 
 def last_by(rows, *keys):
-    """The final value per key: what an upsert of the results would leave."""
+    """Return the last row of each key, as an upsert of the results would store it."""
     return {tuple(str(row[key]) for key in keys): row for row in rows}
 
 
@@ -60,10 +60,10 @@ def test_one_source_of_two_topics(run_in_both_modes):
 
     @eg.pipeline(source=both, sink=eg.Kafka("several-out"))
     def several(df):
-        return df.select("amount", F.col("_source.topic").alias("origin"))
+        return df.select("amount", F.col("_source.topic").alias("topic_of_row"))
 
     rows = run_in_both_modes(several, {"several-a": ROWS[:30], "several-b": ROWS[30:]})
-    assert {(row["amount"], row["origin"]) for row in rows} == {
+    assert {(row["amount"], row["topic_of_row"]) for row in rows} == {
         (r["amount"], "several-a" if n < 30 else "several-b") for n, r in enumerate(ROWS)
     }
 
@@ -125,7 +125,7 @@ def test_windows_with_watermark(run_in_both_modes, slide, windows):
 
 @pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
 @pytest.mark.parametrize("watermark", ["1 second", pytest.param("1 day", marks=pytest.mark.e2e)])
-def test_the_watermark_drops_what_is_too_late(run_pipeline, tmp_path, mode, watermark):
+def test_the_watermark_drops_late_rows(run_pipeline, tmp_path, mode, watermark):
     name = f"late-{mode}-{watermark}".replace(" ", "-")
     timed = source(f"{name}-in", event_time="at", watermark=watermark)
 
@@ -156,29 +156,29 @@ def test_rows_are_routed_by_the_topic_column(run_in_both_modes):
         large = F.when(F.col("amount") >= 300, "route-large").otherwise("route-small")
         return df.select("amount", large.alias("topic"))
 
-    found = run_in_both_modes(route, ROWS)
-    assert [row["amount"] for row in found["route-large"]] == [n * 10.0 for n in range(30, 60)]
-    assert found["route-small"] == [{"amount": n * 10.0} for n in range(30)]
+    results = run_in_both_modes(route, ROWS)
+    assert [row["amount"] for row in results["route-large"]] == [n * 10.0 for n in range(30, 60)]
+    assert results["route-small"] == [{"amount": n * 10.0} for n in range(30)]
 
 
-def test_one_checkpoint_goes_from_mode_to_mode(run_pipeline, tmp_path):
+def test_a_stateful_checkpoint_can_switch_modes(run_pipeline, tmp_path):
     @eg.pipeline(source=source("switch-in"), sink=eg.Kafka("switch-out", key="card"))
     def count(df):
         return df.groupBy("card").agg(F.count("*").alias("n"))
 
     modes = ["micro-batch", "real-time", "micro-batch", "available-now", "real-time"]
-    for turn, mode in enumerate(modes, 1):
+    for number, mode in enumerate(modes, 1):
         final = last_by(run_pipeline(count, ROWS, mode=mode, checkpoint=tmp_path), "card")
-        assert {row["n"] for row in final.values()} == {12 * turn}, mode
+        assert {row["n"] for row in final.values()} == {12 * number}, mode
         assert len(final) == 5
 
 
-def test_a_stateless_checkpoint_loses_nothing_between_modes(run_pipeline, tmp_path):
+def test_a_stateless_checkpoint_loses_no_rows_between_modes(run_pipeline, tmp_path):
     @eg.pipeline(source=source("pass-in", partitions=2), sink=eg.Kafka("pass-out"))
     def through(df):
         return df.select("amount")
 
-    for turn, mode in enumerate(["real-time", "micro-batch", "real-time", "available-now"]):
-        rows = [payment("c", 1000.0 * turn + n) for n in range(50)]
+    for number, mode in enumerate(["real-time", "micro-batch", "real-time", "available-now"]):
+        rows = [payment("c", 1000.0 * number + n) for n in range(50)]
         written = run_pipeline(through, rows, mode=mode, checkpoint=tmp_path)
         assert {r["amount"] for r in rows} <= {row["amount"] for row in written}, mode

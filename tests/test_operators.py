@@ -1,4 +1,4 @@
-"""Operators against plain oracles, in both modes, on streams with disorder and repeats."""
+"""Operators compared with plain oracles, in both modes, on streams with disorder and duplicates."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from eagre.jvm import gateway
 from eagre.testing.harness import Record
 from streams import SCHEMA, absolute_ms, deduplicated, ms, payments, rolled, sessions_on_time
 
-MORE = pytest.mark.e2e
-"""A further choice of an operator that stands here in both modes with another one."""
+VARIANT = pytest.mark.e2e
+"""Another variant of an operator whose main variant runs in ``make test``."""
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def seed():
 
 
 def keyed(rows, key="card"):
-    """Rows as records of their key: its order is kept over several partitions."""
+    """Return rows as records with their key, so that a key's rows stay in order."""
     return [Record(row, key=row[key]) for row in rows]
 
 
@@ -62,10 +62,10 @@ def test_deduplicate(run_in_both_modes, eagre_spark, seed):
     assert len(expected) < len(rows)
     assert too_late
     before = late(eagre_spark, "dedup")
-    found = run_in_both_modes(dedup, keyed(rows))
-    assert [r["id"] for r in found if r["topic_of_row"] != "op-dedup-in"] == []
-    found = [{"country": None, **row} for row in found]
-    assert ids(by(found, "card", "country")) == ids(by(expected, "card", "country"))
+    results = run_in_both_modes(dedup, keyed(rows))
+    assert [r["id"] for r in results if r["topic_of_row"] != "op-dedup-in"] == []
+    results = [{"country": None, **row} for row in results]
+    assert ids(by(results, "card", "country")) == ids(by(expected, "card", "country"))
     assert late(eagre_spark, "dedup") - before == len(too_late)
 
 
@@ -78,15 +78,15 @@ def test_rolling(run_in_both_modes, seed):
         return eg.rolling(df, "card", windows, grace="10 seconds", event_time="at")
 
     rows = payments(seed, 300, grace=20)
-    found = run_in_both_modes(roll, keyed(rows))
+    results = run_in_both_modes(roll, keyed(rows))
     minutes = rolled(rows, "card", 60_000, 60, 10_000)
     hours = rolled(rows, "card", 3_600_000, 60, 10_000)
     expected = [features(row, m, h) for (row, m), (_, h) in zip(minutes, hours, strict=True)]
     assert any(row["count_1_minute"] is None for row in expected)
-    found = [{**row, "at": absolute_ms(row["at"])} for row in found]
+    results = [{**row, "at": absolute_ms(row["at"])} for row in results]
     names = expected[0].keys()
-    found = [{name: row.get(name) for name in names} for row in found]
-    assert by(found, "card") == by(expected, "card")
+    results = [{name: row.get(name) for name in names} for row in results]
+    assert by(results, "card") == by(expected, "card")
 
 
 NAMES = [
@@ -96,7 +96,7 @@ NAMES = [
 
 
 def features(row, minute, hour):
-    """What a row must come with."""
+    """Return the expected result of a row."""
     values = dict.fromkeys(NAMES)
     if minute is not None:
         amounts = [r["amount"] for r in minute if r["amount"] is not None]
@@ -115,7 +115,7 @@ def features(row, minute, hour):
     return {**row, **values, "at": absolute_ms(row["at"])}
 
 
-def test_distinct_counts_are_bounded_and_near(run_pipeline):
+def test_distinct_counts_are_bounded_and_approximate(run_pipeline):
     @eg.pipeline(source=source("op-many-in"), sink=eg.Kafka("op-many-out"))
     def many(df):
         windows = {"1 hour": ["distinct(id) as n"]}
@@ -131,22 +131,22 @@ def test_distinct_counts_are_bounded_and_near(run_pipeline):
 def test_session_windows(run_in_both_modes, eagre_spark, seed):
     @eg.pipeline(source=source("op-session-in"), sink=eg.Kafka("op-session-out"))
     def session(df):
-        wanted = ["count", "sum(amount) as total", "max(amount) as largest"]
+        aggregates = ["count", "sum(amount) as total", "max(amount) as largest"]
         return eg.session_windows(
-            df, "card", "20 seconds", wanted, grace="30 seconds", event_time="at"
+            df, "card", "20 seconds", aggregates, grace="30 seconds", event_time="at"
         )
 
     rows = payments(seed, 300, grace=20)
-    kept, too_late = sessions_on_time(rows, "card", 20_000, 30_000)
+    timely, too_late = sessions_on_time(rows, "card", 20_000, 30_000)
     assert not too_late
-    found = run_in_both_modes(session, keyed(rows))
-    assert {row["status"] for row in found} >= {"open", "final"}
+    results = run_in_both_modes(session, keyed(rows))
+    assert {row["status"] for row in results} >= {"open", "final"}
     final = {}
-    for row in found:
+    for row in results:
         final[row["card"], row["session"]["start"]] = row
     alive = [row for row in final.values() if row["status"] != "merged"]
     batch = (
-        table(eagre_spark, kept)
+        table(eagre_spark, timely)
         .groupBy("card", F.session_window("at", "20 seconds").alias("session"))
         .agg(F.count("*"), F.sum("amount"), F.max("amount"))
         .select("card", *bounds("session"), "count(1)", "sum(amount)", "max(amount)")
@@ -168,25 +168,25 @@ def test_late_rows_of_sessions_are_counted(run_in_both_modes, eagre_spark, seed)
         )
 
     rows = payments(seed, 300, grace=60)
-    kept, too_late = sessions_on_time(rows, "card", 5_000, 1_000)
+    timely, too_late = sessions_on_time(rows, "card", 5_000, 1_000)
     assert too_late
     before = late(eagre_spark, "tardy")
-    found = run_in_both_modes(tardy, keyed(rows))
+    results = run_in_both_modes(tardy, keyed(rows))
     assert late(eagre_spark, "tardy") - before == len(too_late)
-    assert {row["status"] for row in found} == {"final"}
-    assert sum(row["count"] for row in found) <= len(kept)
+    assert {row["status"] for row in results} == {"final"}
+    assert sum(row["count"] for row in results) <= len(timely)
 
 
-@pytest.mark.parametrize("slide", [pytest.param(None, marks=MORE), "10 seconds"])
+@pytest.mark.parametrize("slide", [pytest.param(None, marks=VARIANT), "10 seconds"])
 def test_windows(run_in_both_modes, eagre_spark, seed, slide):
     name = f"op-windows-{slide}".replace(" ", "")
 
     def windows(emit):
         @eg.pipeline(source=source(f"{name}-{emit}-in"), sink=eg.Kafka(f"{name}-{emit}-out"))
         def pipeline(df):
-            wanted = ["count", "min(amount) as least"]
+            aggregates = ["count", "min(amount) as least"]
             options = {"emit": emit, "slide": slide, "grace": "20 seconds", "event_time": "at"}
-            return eg.windows(df, "card", "30 seconds", wanted, **options)
+            return eg.windows(df, "card", "30 seconds", aggregates, **options)
 
         return pipeline
 
@@ -215,7 +215,7 @@ def window_of(row):
     return row["card"], start, end, row["count"], row.get("least")
 
 
-@pytest.mark.parametrize("score", ["sum(amount - 20)", pytest.param("min(amount)", marks=MORE)])
+@pytest.mark.parametrize("score", ["sum(amount - 20)", pytest.param("min(amount)", marks=VARIANT)])
 def test_top_n(run_in_both_modes, seed, score):
     name = f"op-top-{score.partition('(')[0]}"
 
@@ -226,9 +226,9 @@ def test_top_n(run_in_both_modes, seed, score):
         )
 
     rows = [row for row in payments(seed, 300, keys=8, grace=20) if row["country"]]
-    found = run_in_both_modes(board, keyed(rows, "country"))
+    results = run_in_both_modes(board, keyed(rows, "country"))
     boards = {}
-    for row in found:
+    for row in results:
         place = (row["country"], absolute_ms(row["window"]["start"]), row["rank"])
         assert boards.get(place) != (row["card"], row["score"]), "not a change"
         boards[place] = row["card"], row["score"]
@@ -236,7 +236,7 @@ def test_top_n(run_in_both_modes, seed, score):
 
 
 def ranks(rows, score):
-    """The leaderboards of each country and minute."""
+    """Return the expected leaderboards of each country and minute."""
     scores = {}
     for row in rows:
         group = scores.setdefault((row["country"], absolute_ms(row["at"]) // 60_000 * 60_000), {})
@@ -260,7 +260,7 @@ def ranks(rows, score):
 
 @pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
 @pytest.mark.parametrize(
-    "how", [pytest.param("inner", marks=MORE), pytest.param("left", marks=MORE), "full"]
+    "how", [pytest.param("inner", marks=VARIANT), pytest.param("left", marks=VARIANT), "full"]
 )
 def test_interval_join(run_pipeline, eagre_spark, tmp_path, seed, how, mode):
     name = f"op-join-{how}-{mode}"
@@ -275,30 +275,30 @@ def test_interval_join(run_pipeline, eagre_spark, tmp_path, seed, how, mode):
         joined = eg.interval_join(left, right, "card", within, how, grace="1 day", event_time=times)
         return joined.select("id", "other", "card", F.col("_source.topic").alias("by"))
 
-    mine = payments(seed, 120, grace=20)
-    others = [renamed(row) for row in payments(seed + 1, 120, keys=6, grace=20)]
+    lefts = payments(seed, 120, grace=20)
+    rights = [renamed(row) for row in payments(seed + 1, 120, keys=6, grace=20)]
     left, other = f"{name}-left", f"{name}-right"
-    both = {left: keyed(mine), other: keyed(others)}
-    found = run_pipeline(join, both, mode=mode, checkpoint=tmp_path)
-    assert {row["by"] for row in found} <= {left, other}
+    both = {left: keyed(lefts), other: keyed(rights)}
+    results = run_pipeline(join, both, mode=mode, checkpoint=tmp_path)
+    assert {row["by"] for row in results} <= {left, other}
     if how != "inner":
         later = {"at": "2027-01-01T00:00:00Z"}
         last = [{"id": -1, "card": f"c{k}", **later} for k in range(6)]
-        found += run_pipeline(join, {left: keyed(last)}, mode=mode, checkpoint=tmp_path)
-    a, b = table(eagre_spark, mine), table(eagre_spark, others, right)
+        results += run_pipeline(join, {left: keyed(last)}, mode=mode, checkpoint=tmp_path)
+    a, b = table(eagre_spark, lefts), table(eagre_spark, rights, right)
     near = (
         (a.card == b.card)
         & (b.when >= a["at"] - F.expr("interval 2 seconds"))
         & (b.when <= a["at"] + F.expr("interval 10 seconds"))
     )
     expected = a.join(b, near, how).select(a.id, b.other).collect()
-    found = [(row.get("id"), row.get("other")) for row in found]
+    results = [(row.get("id"), row.get("other")) for row in results]
     assert len(expected) > 20
-    assert sorted(found, key=str) == sorted(map(tuple, expected), key=str)
+    assert sorted(results, key=str) == sorted(map(tuple, expected), key=str)
 
 
 @pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
-@pytest.mark.parametrize("as_of", [pytest.param("now", marks=MORE), "event-time"])
+@pytest.mark.parametrize("as_of", [pytest.param("now", marks=VARIANT), "event-time"])
 def test_lookup(run_pipeline, tmp_path, seed, as_of, mode):
     name = f"op-look-{as_of}-{mode}"
     prices = "other INT, card STRING, price INT, shop STRING, when TIMESTAMP"
@@ -309,18 +309,18 @@ def test_lookup(run_pipeline, tmp_path, seed, as_of, mode):
     )
     def look(df, table):
         options = {"history": "1 day", "event_time": ("at", "when")}
-        found = eg.lookup(df, table, "card", as_of=as_of, deleted="shop = 'US'", **options)
-        return found.select("id", "card", "other", F.col("_source.topic").alias("topic_of_row"))
+        joined = eg.lookup(df, table, "card", as_of=as_of, deleted="shop = 'US'", **options)
+        return joined.select("id", "card", "other", F.col("_source.topic").alias("topic_of_row"))
 
     changes = [renamed(row) for row in payments(seed, 150, keys=16, grace=20)]
     rows = payments(seed + 1, 150, keys=20, grace=20)
     run_pipeline(look, {f"{name}-table": keyed(changes)}, mode=mode, checkpoint=tmp_path)
-    found = run_pipeline(look, keyed(rows), mode=mode, checkpoint=tmp_path)
-    assert {row["topic_of_row"] for row in found} == {f"{name}-in"}
+    results = run_pipeline(look, keyed(rows), mode=mode, checkpoint=tmp_path)
+    assert {row["topic_of_row"] for row in results} == {f"{name}-in"}
     expected = [(row["id"], version(changes, row, as_of)) for row in rows]
     assert len({other for _, other in expected}) > 3
-    found = [(row["id"], row.get("other")) for row in found]
-    assert sorted(found, key=str) == sorted(expected, key=str)
+    results = [(row["id"], row.get("other")) for row in results]
+    assert sorted(results, key=str) == sorted(expected, key=str)
 
 
 @pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
@@ -331,24 +331,24 @@ def test_an_older_version_does_not_undo_a_deletion(run_pipeline, tmp_path, mode)
     @eg.pipeline(source=[source(f"{name}-in"), prices], sink=eg.Kafka(f"{name}-out"))
     def look(df, table):
         times = {"history": "1 day", "event_time": ("at", "when")}
-        found = eg.lookup(df, table, "card", as_of="event-time", deleted="price = 0", **times)
-        return found.select("id", "price")
+        joined = eg.lookup(df, table, "card", as_of="event-time", deleted="price = 0", **times)
+        return joined.select("id", "price")
 
     at = "2026-01-01T00:00:{}Z".format
-    gone, older, newer = (
+    deleted, older, newer = (
         {"card": "c", "price": price, "when": at(second)}
         for price, second in ((0, 30), (7, 20), (9, 40))
     )
-    asked = [{"id": second, "card": "c", "at": at(second)} for second in (25, 35, 45)]
-    for changes in ([gone], [older, newer]):
+    rows = [{"id": second, "card": "c", "at": at(second)} for second in (25, 35, 45)]
+    for changes in ([deleted], [older, newer]):
         table = {f"{name}-table": keyed(changes)}
         assert run_pipeline(look, table, mode=mode, checkpoint=tmp_path) == []
-    found = run_pipeline(look, keyed(asked), mode=mode, checkpoint=tmp_path)
-    assert {row["id"]: row.get("price") for row in found} == {25: 7, 35: None, 45: 9}
+    results = run_pipeline(look, keyed(rows), mode=mode, checkpoint=tmp_path)
+    assert {row["id"]: row.get("price") for row in results} == {25: 7, 35: None, 45: 9}
 
 
 def version(changes, row, as_of):
-    """What the table says of a row."""
+    """Return the expected version of the table for a row."""
     best, valid = None, None
     for change in changes:
         when = ms(change["when"])
@@ -370,7 +370,7 @@ def renamed(row):
 
 
 def table(spark, rows, schema=SCHEMA):
-    """The rows as a batch."""
+    """Return the rows as a batch DataFrame."""
     lines = spark.createDataFrame([(json.dumps(row),) for row in rows], "value STRING")
     return lines.select(F.from_json("value", schema).alias("row")).select("row.*")
 
@@ -414,7 +414,7 @@ def bounds(window):
         (lambda df: roll_of(df, "count", slices=7), "SLICES"),
     ],
 )
-def test_what_cannot_be_an_operator(eagre_spark, make, code):
+def test_invalid_operators_are_refused(eagre_spark, make, code):
     df = eagre_spark.createDataFrame([], SCHEMA)
     with pytest.raises(SettingsError, match=code):
         make(df)

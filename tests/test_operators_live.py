@@ -14,7 +14,7 @@ from eagre.jvm import gateway
 from eagre.testing.harness import EPOCH, Record
 from eagre.waiting import wait_until
 from streams import deduplicated, payments, rolled
-from test_operators import MORE, keyed, source
+from test_operators import VARIANT, keyed, source
 
 WAIT_MS = 900
 
@@ -97,9 +97,9 @@ def closing(kind, name):
     "kind",
     [
         "session_windows",
-        pytest.param("windows", marks=MORE),
+        pytest.param("windows", marks=VARIANT),
         "interval_join",
-        pytest.param("lookup", marks=MORE),
+        pytest.param("lookup", marks=VARIANT),
     ],
 )
 def test_the_wall_clock_closes_idle_windows(eagre_harness, tmp_path, kind):
