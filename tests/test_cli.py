@@ -1,4 +1,4 @@
-"""What all commands have in common: JSON, verbosity, colour, exit codes, help, completion."""
+"""Features of all commands: JSON, verbosity, colour, exit codes, help, completion."""
 
 import json
 import re
@@ -22,12 +22,16 @@ from eagre.cli.pipelines.run import run as run_command
 from eagre.errors import SettingsError
 from test_docs import everything
 
-LEAVES = [(path, one) for path, one in everything(command_line) if not isinstance(one, click.Group)]
+COMMANDS = [
+    (path, command)
+    for path, command in everything(command_line)
+    if not isinstance(command, click.Group)
+]
 
 
-def test_conf_reaches_the_session_as_it_is():
-    given = ["spark.driver.extraJavaOptions=-Da=b -Dc=d", " spark.executorEnv.A__B = 1"]
-    assert settings(given) == {
+def test_conf_is_parsed_unchanged():
+    pairs = ["spark.driver.extraJavaOptions=-Da=b -Dc=d", " spark.executorEnv.A__B = 1"]
+    assert settings(pairs) == {
         "spark.driver.extraJavaOptions": "-Da=b -Dc=d",
         "spark.executorEnv.A__B": "1",
     }
@@ -42,7 +46,7 @@ def test_conf_reaches_the_session_as_it_is():
         ("spark.sql.extensions.test.loadFromCp=true", "CONF_FIXED"),
     ],
 )
-def test_conf_that_cannot_be(call, conf, code):
+def test_invalid_conf_is_refused(call, conf, code):
     for command in ("run", "check", "size", "advise"):
         done = call(command, "app.py", "--conf", conf)
         assert done.code == ExitCode.FAILED
@@ -51,13 +55,13 @@ def test_conf_that_cannot_be(call, conf, code):
 
 
 @pytest.mark.parametrize("command", ["run", "check", "size", "advise"])
-def test_conf_and_an_option_that_say_different_things(call, command, tmp_path):
+def test_conf_and_an_option_that_differ_are_refused(call, command, tmp_path):
     (tmp_path / "app.py").write_text("")
     done = call(command, "app.py", "--master", "local[2]", "--conf", "spark.master=local[4]")
     assert done.err.startswith("eagre: CONF_TWICE: --master says local[2] and --conf spark.master")
 
 
-def test_a_verbose_run_has_spark_log_more():
+def test_a_verbose_run_sets_the_log_level_of_spark():
     console.set_verbosity(console.Verbosity.VERBOSE)
     try:
         assert _settings({}, "throughput", None) == {
@@ -82,19 +86,19 @@ def test_a_verbose_run_has_spark_log_more():
         (("doctor",), {"ok", "checks"}),
     ],
 )
-def test_json_is_all_there_is_on_stdout(call, args, keys, tmp_path):
+def test_stdout_contains_only_json(call, args, keys, tmp_path):
     only = call(*args, "--json", "-")
     assert only.code == ExitCode.OK
     assert keys <= set(json.loads(only.out))
-    also = call(*args, "--json", "told.json")
-    assert json.loads((tmp_path / "told.json").read_text()).keys() == json.loads(only.out).keys()
-    free = re.compile(r"[\d.]+ GiB")  # others write to the disk meanwhile
+    also = call(*args, "--json", "out.json")
+    assert json.loads((tmp_path / "out.json").read_text()).keys() == json.loads(only.out).keys()
+    free = re.compile(r"[\d.]+ GiB")  # other processes write to the disk
     assert free.sub("", also.out) == free.sub("", call(*args).out)
     assert not also.out.startswith("{")
 
 
-def test_json_into_a_folder_that_is_not_there_is_refused_before_the_work(call):
-    done = call("demo", "--json", "absent/told.json")
+def test_json_into_a_missing_folder_is_refused_before_the_work(call):
+    done = call("demo", "--json", "absent/out.json")
     assert done.code == ExitCode.USAGE
     assert "absent does not exist" in done.err
 
@@ -112,7 +116,7 @@ def test_quiet_and_verbose(call):
     assert "DIRECTORY_NOT_EMPTY" in failed.err
 
 
-def test_a_quiet_run_tells_what_went_wrong_only(capsys):
+def test_a_quiet_run_prints_only_problems(capsys):
     running = {"event": "running", "mode": "real-time", "every_ms": 5000, "resumed": -1}
     failed = {"event": "restarting", "reason": "X: y.", "when": "at once", "attempt": 1, "most": 2}
     console.set_verbosity(console.Verbosity.QUIET)
@@ -146,20 +150,20 @@ def test_no_color(monkeypatch, capsys):
 
 def test_exit_codes_are_documented(call):
     assert set(MEANINGS) == set(ExitCode)
-    told = call("--help").out
-    assert all(f"{code:d} {code.brief}" in told for code in ExitCode)
+    text = call("--help").out
+    assert all(f"{code:d} {code.brief}" in text for code in ExitCode)
     assert call("nonsense").code == call("run").code == ExitCode.USAGE
     assert call("run", "absent.py").code == ExitCode.FAILED
 
 
-def test_an_unexpected_error_has_a_code_of_its_own(call, monkeypatch):
+def test_an_unexpected_error_has_a_separate_exit_code(call, monkeypatch):
     monkeypatch.setattr("eagre.runtime.runs.running", lambda: 1 / 0)
     done = call("status")
     assert done.code == ExitCode.UNEXPECTED
     assert "unexpected ZeroDivisionError" in done.err
 
 
-@pytest.mark.parametrize(("path", "command"), LEAVES)
+@pytest.mark.parametrize(("path", "command"), COMMANDS)
 def test_each_command_has_examples_that_parse_and_the_general_options(path, command):
     assert command.examples
     for example in command.examples:
@@ -168,14 +172,14 @@ def test_each_command_has_examples_that_parse_and_the_general_options(path, comm
         try:
             command.make_context(path, shlex.split(called.removeprefix(path)))
         except click.BadParameter as error:
-            assert "does not exist" in error.message  # noqa: PT017  (a file of the reader's own)
+            assert "does not exist" in error.message  # noqa: PT017  (a file of the user)
     flags = {flag for param in command.params for flag in param.opts}
     assert {"-q", "--quiet", "-v", "--verbose", "--debug"} <= flags
 
 
-def test_options_stand_in_groups():
-    told = run_command.get_help(click.Context(run_command, info_name="eagre run"))
-    headings = [line for line in told.splitlines() if line.endswith(":") and line[0] != " "]
+def test_options_are_listed_in_groups():
+    text = run_command.get_help(click.Context(run_command, info_name="eagre run"))
+    headings = [line for line in text.splitlines() if line.endswith(":") and line[0] != " "]
     assert headings == ["Options:", "Kafka:", "Spark:", "Dashboard:", "General:", "Examples:"]
 
 
@@ -203,8 +207,8 @@ def test_completions(call, monkeypatch, words, completed):
     assert call().out.split() == [f"plain,{word}" for word in completed]
 
 
-def test_bash_runs_the_script(call):
-    """The shell of the system, where there is one, takes it."""
+def test_bash_accepts_the_completion_script(call):
+    """The system's bash accepts the script."""
     script = call("completion", "bash").out
     done = subprocess.run(["bash", "-n"], input=script, text=True, check=False)  # noqa: S607
     assert done.returncode == 0
@@ -220,11 +224,15 @@ def test_topics_are_described_and_deleted(call, eagre_broker, monkeypatch):
         sender.send("held", b"k", b"v", partition=number % 2)
     sender.finish()
 
-    told = json.loads(call("topic", "describe", "held", "--json", "-", *at).out)
-    assert (told["name"], told["records"], told["id"]) == ("held", 3, topics.require("held").id)
-    assert told["partitions"][0] == {"partition": 0, "begin": 0, "end": 2, "records": 2}
-    assert told["settings"]["retention.ms"] == "60000"
-    assert "retention.bytes" not in told["settings"]
+    described = json.loads(call("topic", "describe", "held", "--json", "-", *at).out)
+    assert (described["name"], described["records"], described["id"]) == (
+        "held",
+        3,
+        topics.require("held").id,
+    )
+    assert described["partitions"][0] == {"partition": 0, "begin": 0, "end": 2, "records": 2}
+    assert described["settings"]["retention.ms"] == "60000"
+    assert "retention.bytes" not in described["settings"]
     text = call("topic", "describe", "held", *at).out
     assert "setting     retention.ms=60000" in text
     listed = json.loads(call("topic", "list", "--json", "-", *at).out)["topics"]
@@ -251,7 +259,7 @@ def test_topics_are_described_and_deleted(call, eagre_broker, monkeypatch):
     assert {"held", "empty"}.isdisjoint(topics.names())
 
 
-def test_tail_shows_all_of_a_record(call, eagre_broker, tmp_path):
+def test_tail_prints_every_part_of_a_record(call, eagre_broker, tmp_path):
     at = ("--brokers", eagre_broker.address)
     topics = Topics(eagre_broker.address)
     topics.create("tailed", 2)
@@ -291,13 +299,13 @@ def test_tail_shows_all_of_a_record(call, eagre_broker, tmp_path):
     }
     assert len(tail("--from", "earliest", "-n", "3", "--json", "tailed.jsonl")) == 3
     written = (tmp_path / "tailed.jsonl").read_text().splitlines()
-    assert sorted(json.loads(one)["offset"] for one in written) == [0, 0, 1]
+    assert sorted(json.loads(line)["offset"] for line in written) == [0, 0, 1]
     wrong = call("topic", "tail", "tailed", "--partition", "2", *at)
     assert "PARTITION_NOT_FOUND" in wrong.err
     assert "START_MALFORMED" in call("topic", "tail", "tailed", "--from", "soon", *at).err
 
 
-def test_a_start_beyond_the_end_waits_there(eagre_broker):
+def test_a_start_beyond_the_end_is_the_end(eagre_broker):
     topics = Topics(eagre_broker.address)
     topics.create("short", 1)
     assert records.begin(topics, "short", "99") == {0: 0}
@@ -305,7 +313,7 @@ def test_a_start_beyond_the_end_waits_there(eagre_broker):
         records.begin(topics, "short", "latest", (1,))
 
 
-def test_the_lag_of_a_group(call, eagre_broker):
+def test_the_lag_of_a_consumer_group(call, eagre_broker):
     topics = Topics(eagre_broker.address)
     topics.create("lagging", 1)
     sender = records.Sender(topics)
@@ -315,9 +323,9 @@ def test_the_lag_of_a_group(call, eagre_broker):
     consumer = Consumer({"bootstrap.servers": eagre_broker.address, "group.id": "billing"})
     consumer.commit(offsets=[TopicPartition("lagging", 0, 1)], asynchronous=False)
     consumer.close()
-    asked = ("topic", "lag", "--group", "billing", "--brokers", eagre_broker.address)
-    found = {"group": "billing", "topic": "lagging", "partition": 0}
-    assert json.loads(call(*asked, "--json", "-").out) == {
-        "partitions": [{**found, "committed": 1, "end": 3, "lag": 2}]
+    arguments = ("topic", "lag", "--group", "billing", "--brokers", eagre_broker.address)
+    partition = {"group": "billing", "topic": "lagging", "partition": 0}
+    assert json.loads(call(*arguments, "--json", "-").out) == {
+        "partitions": [{**partition, "committed": 1, "end": 3, "lag": 2}]
     }
-    assert call(*asked).out.splitlines()[1].split() == ["billing", "lagging/0", "1", "3", "2"]
+    assert call(*arguments).out.splitlines()[1].split() == ["billing", "lagging/0", "1", "3", "2"]

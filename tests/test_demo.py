@@ -1,4 +1,4 @@
-"""The demo's machinery, in seconds; its speed is shown by the demo itself, not judged here."""
+"""The demo in a few seconds; these tests do not judge its latencies."""
 
 import json
 import shutil
@@ -22,8 +22,8 @@ from eagre.waiting import wait_until
 
 
 @pytest.fixture
-def own_cache(monkeypatch):
-    """A cache of the test's own; its path is short, as that of a user is."""
+def separate_cache(monkeypatch):
+    """A separate cache with a short path, as users have."""
     monkeypatch.setenv("EAGRE_JARS", str(cache_dir() / "jars"))
     folder = Path(tempfile.mkdtemp())
     monkeypatch.setenv("EAGRE_CACHE", str(folder))
@@ -32,20 +32,20 @@ def own_cache(monkeypatch):
 
 
 @pytest.mark.early
-def test_the_demo_measures_both_modes_and_its_page_shows_them(cli):
+def test_the_demo_measures_both_modes_and_the_dashboard_shows_them(cli):
     process = cli.start(
         *("demo", "--seconds", "3", "--warmup", "2", "--rate", "500", "--every", "5 seconds"),
         *("--json", "-", "--no-archive"),
     )
-    said, shown = [], {}
-    listening = threading.Thread(target=lambda: said.extend(process.stderr))
-    listening.start()
+    messages, shown = [], {}
+    reader = threading.Thread(target=lambda: messages.extend(process.stderr))
+    reader.start()
     while process.poll() is None:
-        for mode, records in _measured(said).items():
+        for mode, records in _measured_records(messages).items():
             shown[mode] = max(records, shown.get(mode, 0))
         time.sleep(0.5)
-    listening.join()
-    assert process.returncode == 0, said
+    reader.join()
+    assert process.returncode == 0, messages
     with process:
         result = json.loads(process.stdout.read())
     assert list(result["modes"]) == ["micro-batch", "real-time"]
@@ -60,44 +60,46 @@ def test_the_demo_measures_both_modes_and_its_page_shows_them(cli):
         assert shown[mode] > 0, shown
     assert set(result["ratio"]) == {"p50", "p95", "p99"}
     assert result["epochs"] == result["modes"]["real-time"]["epochs"] <= 1
-    told = "".join(said)
-    assert "micro-batch ÷ real-time" in told
-    assert "real-time: starting Spark" in told
+    output = "".join(messages)
+    assert "micro-batch ÷ real-time" in output
+    assert "real-time: starting Spark" in output
 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(
     ("sign", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_demo_that_is_ended_leaves_nothing(own_cache, cli, sign, code):
+def test_an_interrupted_demo_leaves_no_files(separate_cache, cli, sign, code):
     process = cli.start("demo", "--no-archive")
     with process:
-        listening = iter(process.stderr)
-        assert any("starting Spark" in line for line in listening)
+        lines = iter(process.stderr)
+        assert any("starting Spark" in line for line in lines)
         state = cli.folder.parent / "state"
-        wait_until(lambda: list(state.glob("checkpoints/*")), 120, "it has no checkpoint")
+        wait_until(lambda: list(state.glob("checkpoints/*")), 120, "the demo has no checkpoint")
         process.send_signal(sign)
         process.communicate()
     assert process.returncode == code
-    assert left(own_cache / "demo", own_cache / "brokers") == []
-    assert left(*(state / name for name in ("brokers", "runs", "checkpoints"))) == []
-    wait_until(lambda: not processes_of(own_cache), 30, "something that it started goes on")
+    assert files_in(separate_cache / "demo", separate_cache / "brokers") == []
+    assert files_in(*(state / name for name in ("brokers", "runs", "checkpoints"))) == []
+    wait_until(lambda: not processes_of(separate_cache), 30, "a process of the demo still runs")
 
 
-def left(*folders):
+def files_in(*folders):
     return [path for folder in folders for path in folder.iterdir()]
 
 
-def test_what_a_killed_demo_left_is_swept(own_cache, monkeypatch):
-    """Its folder, its run, and that there was a checkpoint."""
-    monkeypatch.setenv("EAGRE_STATE", str(own_cache / "state"))
+def test_files_of_a_killed_demo_are_removed(separate_cache, monkeypatch):
+    """The scratch folder, the entry of the run, and the record of its checkpoint."""
+    monkeypatch.setenv("EAGRE_STATE", str(separate_cache / "state"))
     killed = subprocess.run([sys.executable, "-c", KILLED], check=False)
     assert killed.returncode == -9
-    assert len(left(state_dir() / "checkpoints", state_dir() / "runs")) == 2
-    [folder] = left(own_cache / "demo")
-    with scratch_folder(own_cache / "demo") as other:
-        assert left(own_cache / "demo") == [other] != [folder]
-    assert left(state_dir() / "checkpoints", state_dir() / "runs", own_cache / "demo") == []
+    assert len(files_in(state_dir() / "checkpoints", state_dir() / "runs")) == 2
+    [folder] = files_in(separate_cache / "demo")
+    with scratch_folder(separate_cache / "demo") as other:
+        assert files_in(separate_cache / "demo") == [other] != [folder]
+    assert (
+        files_in(state_dir() / "checkpoints", state_dir() / "runs", separate_cache / "demo") == []
+    )
 
 
 KILLED = """
@@ -115,15 +117,15 @@ with scratch_folder(cache_dir() / "demo") as scratch:
 """
 
 
-def _measured(said):
-    """What the demo's page has measured in each mode; nothing while it is not there."""
+def _measured_records(messages):
+    """Return the records that the dashboard shows for each mode; none before it is served."""
     address = next(
-        (line.split("dashboard: ")[1] for line in list(said) if "dashboard: " in line), ""
+        (line.split("dashboard: ")[1] for line in list(messages) if "dashboard: " in line), ""
     )
     url, _, token = address.strip().partition("?token=")
-    asked = {"Authorization": f"Bearer {token}"}
+    headers = {"Authorization": f"Bearer {token}"}
     try:
-        with urlopen(Request(url + "api/state", headers=asked), timeout=5) as answer:  # noqa: S310
+        with urlopen(Request(url + "api/state", headers=headers), timeout=5) as answer:  # noqa: S310
             views = json.load(answer)["pipelines"]
     except (OSError, ValueError):
         return {}
@@ -131,17 +133,17 @@ def _measured(said):
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (("nonsense",), "USE_CASE_UNKNOWN"),
         (("--seconds", "0"), "must be above zero"),
         (("--every", "often"), "INTERVAL_MALFORMED"),
     ],
 )
-def test_a_demo_that_cannot_be(cli, args, told):
+def test_invalid_demo_options_are_refused(cli, args, message):
     done = cli("demo", *args)
     assert done.returncode != 0
-    assert told in done.stderr
+    assert message in done.stderr
     assert "starting Kafka" not in done.stderr
 
 
@@ -151,7 +153,7 @@ def test_the_schedule_is_open_loop():
     assert [load.due_us(n) for n in (0, 1, 2000)] == [10, 510, 1_000_010]
 
 
-def test_the_intended_time_is_read_wherever_it_stands():
+def test_the_intended_time_is_read_from_any_position():
     assert sent_us(b'{"sent_us":1731650000000000}') == 1_731_650_000_000_000
     assert sent_us(b'{"a":1,"sent_us":1731650000000001,"b":{}}') == 1_731_650_000_000_001
     with pytest.raises(ValueError, match="subsection not found"):
