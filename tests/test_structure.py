@@ -38,14 +38,14 @@ def lines(path):
 
 
 def functions(path):
-    """Give each function with its number of lines, without those of its decorators."""
+    """Yield each function with its number of lines, without those of its decorators."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, node.end_lineno - node.lineno + 1
 
 
 def methods(path):
-    """Give each Java method with its number of lines, by counting braces."""
+    """Yield each Java method with its number of lines, by counting braces."""
     text = NOISE.sub(lambda noise: re.sub(r"[^\n]", " ", noise[0]), path.read_text())
     opened, begin = [], 0
     for at, sign in ((found.start(), found[0]) for found in re.finditer(r"[{};]", text)):
