@@ -24,7 +24,7 @@ NOISE = re.compile(
 )
 """Java's texts, characters and comments: their braces are none."""
 METHOD = re.compile(r"(?P<name>\w+)\s*\([^;]*\)\s*(?:throws [\w., ]+)?$")
-"""What stands before the brace of a method, or of a statement such as ``if``."""
+"""The text before the brace of a method, or of a statement such as ``if``."""
 STATEMENT = re.compile(
     r"(?:\w+:\s*)?(?:if|for|while|switch|try|catch|synchronized|return|else)\b"
     r"|.*\b(?:new|record)\s+\w|.*->",

@@ -146,7 +146,7 @@ class App:
 
 @contextlib.contextmanager
 def _no_session() -> Iterator[None]:
-    """Let PySpark refuse to start: the run's own session, with its settings, comes later."""
+    """Prevent PySpark from starting a session; the run starts one later, with its settings."""
     from pyspark import SparkContext
 
     def refuse(*_: object, **__: object) -> None:
