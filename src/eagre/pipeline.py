@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -231,7 +232,7 @@ def pipeline(
             error budget, and ``eagre run --slo-check`` fails if it is violated.
     """
     target = Slo.parse(slo) if slo else None
-    inputs = tuple(source) if isinstance(source, list | tuple) else (source,)
+    inputs = tuple(source) if isinstance(source, Iterable) else (source,)
     if (
         not inputs
         or not all(isinstance(end, Source) for end in inputs)

@@ -110,11 +110,26 @@ class CommitSchedule:
         commit = MidEpochCommit.of({**result, "ends": self._ends})
         if self.delivery_log and not self.delivery_log.passed(commit.position):
             return None
+        if _goes_back(self.position, commit.position):
+            return None
         commit.write(self.checkpoint.path)
         began, self._began = self._began, requested
         rows, self.position = commit.rows_since(self.position), commit.position
         self.commits += 1
         return _described(began, requested, rows, phases, state)
+
+
+def _goes_back(before: Offsets, now: Offsets) -> bool:
+    """Return whether a position lies before another in any partition.
+
+    >>> _goes_back({"in": {0: 5, 1: 5}}, {"in": {0: 9, 1: 4}})
+    True
+    """
+    return any(
+        now.get(topic, {}).get(partition, 0) < offset
+        for topic, partitions in before.items()
+        for partition, offset in partitions.items()
+    )
 
 
 def _described(

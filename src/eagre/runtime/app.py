@@ -63,13 +63,23 @@ class App:
         Raises:
             AppError: The file raises an exception, or defines no pipeline.
         """
+        before = set(sys.modules)
         try:
             with _no_session():
                 return self.pipelines()
-        except AppError as error:
-            if _raised_in_pyspark(error.__cause__):
-                return None
-            raise
+        except (AppError, SystemExit) as error:
+            if not _needs_session(error):
+                raise
+        self._forget(set(sys.modules) - before)
+        return None
+
+    def _forget(self, names: set[str]) -> None:
+        """Remove modules of the app's folder, so that the next run of the file runs them again."""
+        folder = self.path.resolve().parent
+        for name in names:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and folder in Path(file).resolve().parents:
+                del sys.modules[name]
 
     def pipelines(self) -> list[Pipeline]:
         """Run the file and return its pipelines in the order of their definition.
@@ -144,22 +154,39 @@ class App:
             )
 
 
+class _SparkNotStartedError(RuntimeError):
+    """The app asks for a session before there is one."""
+
+
 @contextlib.contextmanager
 def _no_session() -> Iterator[None]:
-    """Prevent PySpark from starting a session; the run starts one later, with its settings."""
+    """Let PySpark refuse to start: the run's own session, with its settings, comes later."""
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     def refuse(*_: object, **__: object) -> None:
-        raise RuntimeError("Spark has not started yet.")
+        raise _SparkNotStartedError("Spark has not started yet.")
 
-    start = SparkContext.__dict__["_ensure_initialized"]
-    setattr(SparkContext, "_ensure_initialized", refuse)  # noqa: B010  (mypy accepts no other way)
+    entrances: tuple[tuple[type, str], ...] = (
+        (SparkContext, "_ensure_initialized"),
+        (SparkSession, "getActiveSession"),
+    )
+    originals = [owner.__dict__[name] for owner, name in entrances]
+    for owner, name in entrances:
+        setattr(owner, name, refuse)
     try:
         yield
     finally:
-        setattr(SparkContext, "_ensure_initialized", start)  # noqa: B010
+        for (owner, name), original in zip(entrances, originals, strict=True):
+            setattr(owner, name, original)
 
 
-def _raised_in_pyspark(error: BaseException | None) -> bool:
-    frames = traceback.extract_tb(error.__traceback__) if error else []
-    return any("pyspark" in Path(frame.filename).parts for frame in frames)
+def _needs_session(error: BaseException | None) -> bool:
+    """Return whether PySpark raised an error, or one that led to it."""
+    if error is None:
+        return False
+    frames = traceback.extract_tb(error.__traceback__)
+    here = isinstance(error, _SparkNotStartedError) or any(
+        "pyspark" in Path(frame.filename).parts for frame in frames
+    )
+    return here or _needs_session(error.__cause__) or _needs_session(error.__context__)

@@ -2,6 +2,7 @@ package dev.eagre;
 
 import dev.eagre.commit.MidEpochCommits.StateVersion;
 import dev.eagre.commit.MidEpochCommits;
+import dev.eagre.deadletter.ParseRecord;
 import dev.eagre.deadletter.TaskDeadLetters;
 import dev.eagre.python.PythonFunction;
 import dev.eagre.shuffle.InProcessShuffle;
@@ -11,7 +12,9 @@ import dev.eagre.spark.PrivateMember;
 import dev.eagre.spark.SinkProducers;
 import dev.eagre.state.StateStores;
 import dev.eagre.state.TimerDriven;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.UUID;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.Dataset;
@@ -23,6 +26,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.SerializeFromObject;
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
 import org.apache.spark.sql.streaming.StreamingQuery;
@@ -51,7 +55,7 @@ public final class CommitApi {
                 && !plan.containsPattern(TreePattern.PLAN_EXPRESSION())
                 && PrivateMember.PRODUCER_POOL.available()
                 && PrivateMember.SCAN_READERS.available();
-        if (!possible) return "";
+        if (!possible || !sourcesAreTracked(plan)) return "";
         if (PlanShape.rowByRow(rows) && !PythonFunction.calledIn(plan)) return "rows";
         boolean withState = WITH_STATE.stream().allMatch(key -> spark.getConf().getBoolean(key, true));
         if (!InProcessShuffle.inUse() || !PrivateMember.STATE_STORES.available() || !withState) return "";
@@ -61,6 +65,23 @@ public final class CommitApi {
                 .allMatch(node -> writable(node) || node instanceof EventTimeWatermark && !aggregates);
         if (!writable || aggregates && !PrivateMember.AGGREGATE_ITERATOR.available()) return "";
         return aggregates || nodes.stream().anyMatch(node -> node instanceof TransformWithState) ? "state" : "pause";
+    }
+
+    /** Whether each stream is read by one of Eagre's sources, which can be paused, and no topic is read twice. */
+    private static boolean sourcesAreTracked(LogicalPlan plan) {
+        Set<String> topics = new HashSet<>();
+        int streams = 0;
+        for (LogicalPlan node : PlanTree.nodes(plan)) {
+            if (!node.isStreaming() || !node.children().isEmpty()) continue;
+            streams++;
+            if (!(node instanceof StreamingRelationV2 relation)) return false;
+            String subscribed = relation.extraOptions().get("subscribe");
+            if (subscribed == null) return false;
+            for (String topic : subscribed.split(",")) {
+                if (!topics.add(topic.strip())) return false;
+            }
+        }
+        return streams == ParseRecord.countIn(plan);
     }
 
     /** Whether a plan node has no state, or state that can be written within an epoch. */
@@ -98,13 +119,15 @@ public final class CommitApi {
             }
 
             @Override
-            public void flushOutput() throws Exception {
+            public boolean flushOutput() throws Exception {
+                if (!producers.exist()) return false;
                 if (!producers.flush()) {
                     throw new IllegalStateException("RESULT_LOST: the sink could not deliver a result");
                 }
                 if (TaskDeadLetters.lost(pipeline) > lostBefore) {
                     throw new IllegalStateException("DEAD_LETTER_LOST: a dead letter could not be written");
                 }
+                return true;
             }
         });
     }

@@ -74,15 +74,13 @@ class KafkaSink(KafkaTopic, Sink):
 
     def client_id(self, pipeline: str) -> str:
         """Return the client id of its producers: Kafka's logs, quotas and metrics name it."""
-        return self.options.get("kafka.client.id", f"eagre-{pipeline}")
+        return self.option("kafka.client.id", f"eagre-{pipeline}")
 
     def write_stream(self, rows: DataFrame, query: QueryContext) -> DataStreamWriter:
         """Prepare the write of a stream, in the update mode that real time requires."""
-        options = {
-            "kafka.client.id": self.client_id(query.pipeline),
-            **clients_of(rows.sparkSession).sink,
-            **self.connector_options(),
-        }
+        options = {**clients_of(rows.sparkSession).sink, **self.connector_options()}
+        options = {key: v for key, v in options.items() if key.lower() != "kafka.client.id"}
+        options["kafka.client.id"] = self.client_id(query.pipeline)
         if len(self.topics) == 1:
             options["topic"] = self.topics[0]
         if self.delivery == "exactly-once":
@@ -126,12 +124,8 @@ def _filtered(
 
 def _require_durable(sink: KafkaSink) -> None:
     for key, value in EXACTLY_ONCE_OPTIONS.items():
-        configured = sink.options.get(key)
-        if (
-            configured is not None
-            and key != "kafka.delivery.timeout.ms"
-            and configured.lower() != value
-        ):
+        configured = sink.option(key, value)
+        if key != "kafka.delivery.timeout.ms" and configured.lower() != value:
             raise SettingsError(
                 "EXACTLY_ONCE_PRODUCER",
                 f"sink {sink.name!r} is exactly-once and sets {key}={configured}.",

@@ -33,12 +33,12 @@ def fitting(records: DataFrame, sink: KafkaSink, query: QueryContext) -> DataFra
 
 
 def _rules(records: DataFrame, sink: KafkaSink, query: QueryContext) -> str:
-    limit = sink.options.get("kafka.max.request.size", PRODUCER_LIMIT)
+    limit = sink.option("kafka.max.request.size", str(PRODUCER_LIMIT))
     return json.dumps(
         {
             **policy(sink.on_error, query),
             "limit": int(limit),
-            "compressed": sink.options.get("kafka.compression.type", "none") != "none",
+            "compressed": sink.option("kafka.compression.type", "none") != "none",
             "topic": sink.topics[0],
             "settings": sink.client_settings(),
             "row_by_row": gateway.row_by_row(records),

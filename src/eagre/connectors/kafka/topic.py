@@ -92,6 +92,14 @@ class KafkaTopic(Connector):
         """The brokers that the declaration names, if any."""
         return self.brokers or self.options.get("kafka.bootstrap.servers")
 
+    def option(self, name: str, default: str) -> str:
+        """Return a declared option; Spark's option names are case-insensitive.
+
+        >>> KafkaTopic("t", options={"kafka.Client.Id": "mine"}).option("kafka.client.id", "")
+        'mine'
+        """
+        return {key.lower(): value for key, value in self.options.items()}.get(name, default)
+
     def on(self, brokers: str | None) -> Self:
         """Return the same topic on another cluster; None changes nothing.
 

@@ -29,6 +29,8 @@ public final class Barrier {
     /** Spark makes the id of a streaming query's run the job group of its tasks. */
     private static final String RUN = "spark.jobGroup.id";
 
+    private static final String EPOCH = "streaming.sql.batchId";
+
     private static final Map<String, Barrier> RUNS = new ConcurrentHashMap<>();
 
     private final Set<InFlightOffsets> sources = ConcurrentHashMap.newKeySet();
@@ -37,6 +39,10 @@ public final class Barrier {
     private final Set<Pausable> pausables = ConcurrentHashMap.newKeySet();
     private final Set<Runnable> flushes = ConcurrentHashMap.newKeySet();
     private final AtomicLong barriers = new AtomicLong();
+
+    /** The last epoch in which a source has ended: its position is no longer known, so that epoch has no more commits. */
+    private final AtomicLong lastEnded = new AtomicLong(-1);
+
     private volatile boolean paused;
     private int users;
 
@@ -89,11 +95,18 @@ public final class Barrier {
         String run = run(task);
         Barrier barrier = enter(run);
         barrier.sources.add(source);
+        long epoch = epoch(task);
         task.addTaskCompletionListener((TaskCompletionListener) context -> {
+            barrier.lastEnded.accumulateAndGet(epoch, Math::max);
             barrier.sources.remove(source);
             leave(run);
         });
         return barrier;
+    }
+
+    private static long epoch(TaskContext task) {
+        String epoch = task.getLocalProperty(EPOCH);
+        return epoch == null ? -1 : Long.parseLong(epoch);
     }
 
     private static String run(TaskContext task) {
@@ -106,16 +119,27 @@ public final class Barrier {
      * the next one is read, every result of the rows before it is sent when this returns, and none of the rows after
      * it was sent before the call.
      *
-     * @return for each source partition, the first row after the barrier; null if a row takes longer than the deadline
+     * @return for each source partition, the first row after the barrier; null if a row takes longer than the
+     *     deadline, or if a source of the epoch has ended
      */
-    public List<RecordPosition> between(long deadline) {
+    public List<RecordPosition> between(long epoch, long deadline) {
         long number = barriers.incrementAndGet();
-        return poll(deadline, () -> positions(source -> source.after(number)));
+        List<RecordPosition> positions = poll(deadline,
+                () -> hasEnded(epoch) ? List.of() : positions(source -> source.after(number)));
+        return hasEnded(epoch) ? null : positions;
     }
 
-    /** The next row of each source partition, once every task holds a row or waits for one; null before that. */
-    public List<RecordPosition> next() {
-        return positions(InFlightOffsets::next);
+    private boolean hasEnded(long epoch) {
+        return lastEnded.get() >= epoch;
+    }
+
+    /**
+     * The next row of each source partition, once every task holds a row or waits for one; null before that, and if a
+     * source of the epoch has ended.
+     */
+    public List<RecordPosition> next(long epoch) {
+        List<RecordPosition> positions = positions(InFlightOffsets::next);
+        return hasEnded(epoch) ? null : positions;
     }
 
     /** The positions of the sources that have read a row; null if one of them has none. */

@@ -88,14 +88,16 @@ public final class InFlightOffsets {
     public void read(ThreadPosition position, UTF8String topic, int partition, long offset) {
         position.set(topic, partition, offset);
         source = position;
-        if (!barrier.paused()) return;
-        holding = true;
-        try {
-            barrier.awaitResume();
-        } catch (InterruptedException killed) {
-            throw new TaskKilledException();
+        // Checked again after the flag is cleared: another pause may have seen it.
+        while (barrier.paused()) {
+            holding = true;
+            try {
+                barrier.awaitResume();
+            } catch (InterruptedException killed) {
+                throw new TaskKilledException();
+            }
+            holding = false;
         }
-        holding = false;
     }
 
     /** The position of the calling thread. */

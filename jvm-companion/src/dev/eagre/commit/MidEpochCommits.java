@@ -59,8 +59,12 @@ public final class MidEpochCommits {
         /** Writes the state as a new version; null if some stores are not loaded yet. */
         StateVersion writeState(UUID run, List<StatefulOperatorStateInfo> operators) throws Exception;
 
-        /** Waits until all output so far is delivered; throws if some of it was lost. */
-        void flushOutput() throws Exception;
+        /**
+         * Waits until all output so far is delivered; throws if some of it was lost.
+         *
+         * @return whether the sink has started: before that there is nothing to commit
+         */
+        boolean flushOutput() throws Exception;
     }
 
     /**
@@ -101,7 +105,7 @@ public final class MidEpochCommits {
         request(pauses
                 ? epoch -> pausedCut(epoch, PAUSE_WITHIN_MS, false)
                 : epoch -> {
-                    List<RecordPosition> next = barrier.between(System.nanoTime() + ROW_WITHIN_MS * 1_000_000);
+                    List<RecordPosition> next = barrier.between(epoch.currentBatchId(), System.nanoTime() + ROW_WITHIN_MS * 1_000_000);
                     return next == null ? null : new Cut(next, null, 0);
                 });
     }
@@ -118,8 +122,11 @@ public final class MidEpochCommits {
             request(now -> cut);
             return cut != null;
         }
+        IncrementalExecution epoch = SparkInternals.runningEpoch(query);
         barrier.pause(true);
-        List<RecordPosition> next = Barrier.poll(System.nanoTime() + waitMs * 1_000_000, barrier::next);
+        List<RecordPosition> next = epoch == null
+                ? null
+                : Barrier.poll(System.nanoTime() + waitMs * 1_000_000, () -> barrier.next(epoch.currentBatchId()));
         request(now -> next == null ? null : new Cut(next, null, 0));
         return next != null;
     }
@@ -148,7 +155,7 @@ public final class MidEpochCommits {
         long deadline = began + waitMs * 1_000_000;
         barrier.pause(true);
         try {
-            List<RecordPosition> next = Barrier.poll(deadline, barrier::next);
+            List<RecordPosition> next = Barrier.poll(deadline, () -> barrier.next(epoch.currentBatchId()));
             if (next == null) return null;
             List<StatefulOperatorStateInfo> operators = operators(epoch);
             StateVersion state =
@@ -208,8 +215,7 @@ public final class MidEpochCommits {
         long began = System.nanoTime();
         Cut cut = finder.find(epoch);
         if (cut == null) return "";
-        participants.flushOutput();
-        if (query.lastExecution() != epoch) return "";
+        if (!participants.flushOutput() || query.lastExecution() != epoch) return "";
         ObjectNode position = JSON.createObjectNode();
         Map<SparkDataStream, Offset> ends = new HashMap<>();
         for (RealTimeStreamScanExec scan : scans(epoch)) {

@@ -12,6 +12,7 @@ import java.util.HashSet;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -65,6 +66,11 @@ public final class ParseRecord extends OncePerRow {
 
     Rules rules() {
         return rules;
+    }
+
+    /** The number of sources in a plan that parse their records with this expression. */
+    public static int countIn(LogicalPlan plan) {
+        return QueryContext.sources(plan).size();
     }
 
     @Override

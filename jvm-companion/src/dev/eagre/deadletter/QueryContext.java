@@ -23,8 +23,7 @@ public final class QueryContext {
 
     /** The name of the pipeline that a plan belongs to. */
     public static String pipeline(LogicalPlan plan) {
-        List<JsonNode> rules = rules(plan);
-        return rules.isEmpty() ? NO_PIPELINE : rules.get(0).get(PIPELINE).asText();
+        return name(chosen(rules(plan)));
     }
 
     /** Whether options already have the context of a query. */
@@ -32,41 +31,61 @@ public final class QueryContext {
         return ErrorPolicy.read(options).has(PIPELINE);
     }
 
+    /** Whether a plan names its query: it has a source. */
+    public static boolean isIn(LogicalPlan plan) {
+        return !sources(plan).isEmpty();
+    }
+
     /** Adds the context of a plan's query to the options of a function. */
     public static String complete(String options, LogicalPlan plan) {
         ObjectNode completed = (ObjectNode) ErrorPolicy.read(options);
         List<JsonNode> rules = rules(plan);
-        completed.put(PIPELINE, rules.isEmpty() ? NO_PIPELINE : rules.get(0).get(PIPELINE).asText());
-        completed.set(DEAD_LETTERS, deadLetters(rules));
-        completed.set(RUN, rules.isEmpty() ? null : rules.get(0).get(RUN));
+        JsonNode chosen = chosen(rules);
+        completed.put(PIPELINE, name(chosen));
+        completed.set(DEAD_LETTERS, deadLetters(chosen, rules));
+        completed.set(RUN, chosen == null ? null : chosen.get(RUN));
         return completed.toString();
     }
 
+    /** The rules of a pipeline's source, rather than those of a topic that is read beside it. */
+    private static JsonNode chosen(List<JsonNode> rules) {
+        JsonNode first = rules.isEmpty() ? null : rules.get(0);
+        return rules.stream().filter(rule -> !name(rule).equals(NO_PIPELINE)).findFirst().orElse(first);
+    }
+
+    private static String name(JsonNode rule) {
+        return rule == null ? NO_PIPELINE : rule.get(PIPELINE).asText();
+    }
+
     /** The dead-letter topics of all sources; those of a pipeline all name the same ones. */
-    private static JsonNode deadLetters(List<JsonNode> rules) {
-        ObjectNode merged = null;
+    private static JsonNode deadLetters(JsonNode chosen, List<JsonNode> rules) {
+        ObjectNode merged = chosen != null && chosen.path(DEAD_LETTERS).isObject() ? chosen.get(DEAD_LETTERS).deepCopy() : null;
         for (JsonNode rule : rules) {
             if (!rule.path(DEAD_LETTERS).isObject()) continue;
-            ObjectNode topics = rule.get(DEAD_LETTERS).deepCopy();
-            if (merged == null) merged = topics;
-            else ((ObjectNode) merged.get("clusters")).setAll((ObjectNode) topics.get("clusters"));
+            if (merged == null) merged = rule.get(DEAD_LETTERS).deepCopy();
+            else ((ObjectNode) merged.get("clusters")).setAll((ObjectNode) rule.get(DEAD_LETTERS).get("clusters").deepCopy());
         }
         return merged;
     }
 
     private static List<JsonNode> rules(LogicalPlan plan) {
-        List<JsonNode> rules = new ArrayList<>();
-        for (LogicalPlan node : PlanTree.nodes(plan)) {
-            PlanTree.list(node.expressions()).forEach(expression -> collect(expression, rules));
-        }
-        return rules;
+        return sources(plan).stream().map(source -> ErrorPolicy.read(source.rules().json())).toList();
     }
 
-    private static void collect(Expression expression, List<JsonNode> rules) {
-        if (expression instanceof ParseRecord record) {
-            rules.add(ErrorPolicy.read(record.rules().json()));
+    /** The expressions that parse the records of a plan's sources. */
+    static List<ParseRecord> sources(LogicalPlan plan) {
+        List<ParseRecord> sources = new ArrayList<>();
+        for (LogicalPlan node : PlanTree.nodes(plan)) {
+            PlanTree.list(node.expressions()).forEach(expression -> collect(expression, sources));
+        }
+        return sources;
+    }
+
+    private static void collect(Expression expression, List<ParseRecord> sources) {
+        if (expression instanceof ParseRecord source) {
+            sources.add(source);
             return;
         }
-        PlanTree.list(expression.children()).forEach(child -> collect(child, rules));
+        PlanTree.list(expression.children()).forEach(child -> collect(child, sources));
     }
 }

@@ -1,5 +1,6 @@
 package dev.eagre.python;
 
+import dev.eagre.deadletter.QueryContext;
 import dev.eagre.python.worker.FunctionOptions;
 import dev.eagre.python.worker.FunctionSpec;
 import dev.eagre.spark.RowSteps;
@@ -56,7 +57,7 @@ public final class CallFunctions extends Rule<LogicalPlan> {
         for (PythonFunction call : calls) {
             Expression argument = call.children().head();
             columns.add(RowSteps.alias(argument, "arguments"));
-            functions.add(call.spec());
+            functions.add(withContext(call.spec(), child));
             arguments.add((StructType) argument.dataType());
             Attribute result = RowSteps.attribute(call.spec().name + "#" + added.size(), call.dataType(), true);
             results.put(call, result);
@@ -72,6 +73,11 @@ public final class CallFunctions extends Rule<LogicalPlan> {
         return RowSteps.expressions(rewritten, e -> e instanceof PythonFunction && results.containsKey(e)
                 ? (Expression) results.get(e)
                 : e);
+    }
+
+    /** A function of a query without a source has no context yet. */
+    private static FunctionSpec withContext(FunctionSpec spec, LogicalPlan plan) {
+        return QueryContext.completes(spec.options) ? spec : spec.with(QueryContext.complete(spec.options, plan));
     }
 
     private static boolean sameOutput(LogicalPlan before, LogicalPlan after) {

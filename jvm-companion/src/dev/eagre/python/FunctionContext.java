@@ -17,22 +17,24 @@ import org.apache.spark.sql.types.StructType;
 public final class FunctionContext extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-        return RowSteps.transformUp(plan, FunctionContext::attach);
+        return RowSteps.transformUp(plan, node -> attach(node, plan));
     }
 
-    private static LogicalPlan attach(LogicalPlan node) {
+    private static LogicalPlan attach(LogicalPlan node, LogicalPlan plan) {
         if (node.children().size() != 1 || PythonFunction.innermostIn(node).isEmpty()) return node;
         LogicalPlan child = node.children().head();
         Attribute source = source(child);
-        return RowSteps.expressions(node, e -> e instanceof PythonFunction call ? attach(call, child, source) : e);
+        // A function over a static table gets the query's context when the table is joined with a stream.
+        LogicalPlan query = QueryContext.isIn(child) ? child : QueryContext.isIn(plan) ? plan : null;
+        return RowSteps.expressions(node, e -> e instanceof PythonFunction call ? attach(call, query, source) : e);
     }
 
-    private static PythonFunction attach(PythonFunction call, LogicalPlan child, Attribute source) {
+    private static PythonFunction attach(PythonFunction call, LogicalPlan query, Attribute source) {
         boolean addSource = source != null && call.children().size() == 1;
-        boolean addContext = !QueryContext.completes(call.spec().options);
+        boolean addContext = query != null && !QueryContext.completes(call.spec().options);
         if (!addSource && !addContext) return call;
         return new PythonFunction(
-                addContext ? call.spec().with(QueryContext.complete(call.spec().options, child)) : call.spec(),
+                addContext ? call.spec().with(QueryContext.complete(call.spec().options, query)) : call.spec(),
                 addSource ? RowSteps.sequence(List.<Expression>of(call.children().head(), source)) : call.children());
     }
 

@@ -2,6 +2,7 @@ package dev.eagre.spark;
 
 import dev.eagre.connectors.kafka.KafkaClients;
 import java.util.ArrayList;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import scala.Tuple2;
@@ -13,11 +14,16 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class SinkProducers {
     private final String clientId;
-    private final double errorsBefore;
+    private final Map<Object, Double> errorsBefore = new IdentityHashMap<>();
 
     public SinkProducers(String clientId) {
         this.clientId = clientId;
-        errorsBefore = errors();
+        mine().forEach(producer -> errorsBefore.put(producer, errors(producer)));
+    }
+
+    /** Whether the sink has a producer: each of its tasks gets one when it starts. */
+    public boolean exist() {
+        return !mine().isEmpty();
     }
 
     /**
@@ -26,17 +32,17 @@ public final class SinkProducers {
      * @return whether no record of this query has failed; Spark's sink reports a failure only with the next row
      */
     public boolean flush() {
-        mine().forEach(producer -> KafkaClients.call(producer, "flush"));
-        return errors() == errorsBefore;
+        boolean delivered = true;
+        for (Object producer : mine()) {
+            KafkaClients.call(producer, "flush");
+            delivered &= errors(producer) <= errorsBefore.getOrDefault(producer, 0.0);
+        }
+        return delivered;
     }
 
     /** Delivers what an earlier run in this JVM left in its producers, so that nothing of it appears later. */
     public static void flushAll(String clientId) {
         if (PrivateMember.PRODUCER_POOL.available()) new SinkProducers(clientId).flush();
-    }
-
-    private double errors() {
-        return mine().stream().mapToDouble(SinkProducers::errors).sum();
     }
 
     private static double errors(Object producer) {

@@ -62,10 +62,10 @@ class BarrierTest {
             offsets.read(offsets.mine(), UTF8String.fromString("t"), 0, 7);
             return null;
         });
-        assertEquals(List.of(), barrier.between(in(0)));
-        assertNull(otherBarrier.between(in(0)), "a row of the other query is in flight");
+        assertEquals(List.of(), barrier.between(0, in(0)));
+        assertNull(otherBarrier.between(0, in(0)), "a row of the other query is in flight");
         Tasks.complete(unpaused);
-        assertEquals(List.of(), otherBarrier.between(in(0)));
+        assertEquals(List.of(), otherBarrier.between(0, in(0)), "the task belongs to no epoch");
         otherBarrier.release(other);
     }
 
@@ -73,13 +73,13 @@ class BarrierTest {
     void aReaderThatWaitsHasProcessedItsRows() {
         Tasks.in(task, () -> {
             InFlightOffsets offsets = InFlightOffsets.begin((record, error) -> {});
-            assertEquals(List.of(), barrier.next());
+            assertEquals(List.of(), barrier.next(0));
             offsets.read(offsets.mine(), UTF8String.fromString("t"), 3, 41);
-            assertNull(barrier.next());
+            assertNull(barrier.next(0));
             offsets.setReading(true);
-            assertEquals(List.of(new RecordPosition("t", 3, 42)), barrier.next());
+            assertEquals(List.of(new RecordPosition("t", 3, 42)), barrier.next(0));
             offsets.setReading(false);
-            assertNull(barrier.next());
+            assertNull(barrier.next(0));
             return null;
         });
     }
@@ -93,9 +93,9 @@ class BarrierTest {
                 mine.read(mine.mine(), UTF8String.fromString("t"), 0, 10);
                 return mine;
             });
-            assertNull(barrier.between(in(20)), "the row is in flight");
+            assertNull(barrier.between(0, in(20)), "the row is in flight");
             CompletableFuture<List<RecordPosition>> passed =
-                    CompletableFuture.supplyAsync(() -> barrier.between(in(20_000)));
+                    CompletableFuture.supplyAsync(() -> barrier.between(0, in(20_000)));
             Thread.sleep(20);
             assertEquals(false, passed.isDone());
             for (int offset = 11; !passed.isDone(); offset++) {
@@ -112,6 +112,17 @@ class BarrierTest {
         });
     }
 
+    /** Its position is unknown then: a commit would go back to the start of the epoch. */
+    @Test
+    void anEpochWithAnEndedSourceHasNoMoreCommits() {
+        TaskContext ended = Tasks.task(run, 4);
+        Tasks.in(ended, () -> InFlightOffsets.begin((record, error) -> {}));
+        Tasks.complete(ended);
+        assertNull(barrier.between(4, in(0)));
+        assertNull(barrier.next(4));
+        assertEquals(List.of(), barrier.between(5, in(0)), "the next epoch");
+    }
+
     @Test
     void aPausedReaderHoldsTheRowThatItGot() {
         assertTimeoutPreemptively(LIMIT, () -> {
@@ -122,11 +133,11 @@ class BarrierTest {
                 return null;
             }));
             assertEquals(List.of(new RecordPosition("t", 0, 5)),
-                    Barrier.poll(in(20_000), () -> List.of().equals(barrier.next()) ? null : barrier.next()));
+                    Barrier.poll(in(20_000), () -> List.of().equals(barrier.next(0)) ? null : barrier.next(0)));
             assertEquals(false, read.isDone());
             barrier.pause(false);
             read.get(10, SECONDS);
-            assertNull(barrier.next());
+            assertNull(barrier.next(0));
         });
     }
 

@@ -35,6 +35,14 @@ public final class Tasks {
         return task(0, properties);
     }
 
+    /** A task of an epoch of a streaming query's run. */
+    public static TaskContextImpl task(UUID run, long epoch) {
+        Properties properties = new Properties();
+        properties.setProperty("spark.jobGroup.id", run.toString());
+        properties.setProperty("streaming.sql.batchId", String.valueOf(epoch));
+        return task(0, properties);
+    }
+
     private static TaskContextImpl task(int attempt, Properties properties) {
         return new TaskContextImpl(0, 0, 0, ATTEMPTS.getAndIncrement(), attempt, 1, null, properties, null,
                 TaskMetrics.empty(), BigDecimal.exact(1), Map$.MODULE$.empty());
