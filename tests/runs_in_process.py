@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
 from eagre.broker import EmbeddedBroker, Topics
@@ -114,6 +115,38 @@ def test_no_commit_falls_inside_a_row_with_many_results(cli, in_process, eagre_h
     assert before < size, "the query was not stopped inside the row"
     found = Counter(json.loads(r.value())["n"] for r in eagre_harness.records("large-out", {0: 0}))
     assert found == Counter({1: 3} | dict.fromkeys(range(2, size + 1), 1))
+
+
+FAILING = """
+import eagre as eg
+
+@eg.pipeline(
+    source=eg.Kafka("failing-in", schema="n BIGINT", partitions=2),
+    sink=eg.Kafka("failing-out", delivery="exactly-once"),
+)
+def failing(df):
+    slow = "java_method('java.lang.Thread', 'sleep', 3000L) IS NOT NULL"
+    fails = f"{slow} AND raise_error('boom') IS NOT NULL"
+    return df.where(f"CASE WHEN n < 0 THEN {fails} ELSE true END")
+"""
+
+
+def test_no_commit_goes_back_when_a_task_fails(cli, in_process, eagre_harness):
+    """A commit is due while the row fails: the position of its partition is then unknown."""
+    app = cli.app(FAILING, "failing.py")
+    checkpoint = Checkpoint(cli.folder / "checkpoint")
+    run = in_process(app, every="200 ms", start="earliest").wait_for("running")
+    producer = Producer({"bootstrap.servers": eagre_harness.brokers})
+    for n in range(20):
+        producer.produce("failing-in", json.dumps({"n": n}), partition=n % 2)
+    producer.flush()
+    position = {"failing-in": {0: 10, 1: 10}}
+    wait_until(lambda: checkpoint.reached() == position, 60, "no commit")
+    producer.produce("failing-in", json.dumps({"n": -1}), partition=1)
+    producer.flush()
+    run.join()
+    assert "boom" in run.failure.problem
+    assert checkpoint.reached() == position
 
 
 @pytest.fixture

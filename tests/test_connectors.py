@@ -10,6 +10,7 @@ import eagre as eg
 from eagre import connectors
 from eagre.connectors import registry
 from eagre.errors import SettingsError
+from eagre.preflight.plan import plan
 from toy_connectors import Console, Counter, Csv, JsonLines
 
 SOURCE = Path(eg.__file__).parent
@@ -150,3 +151,15 @@ def test_the_old_name_of_the_writer_still_works(eagre_spark):
     assert unbound.columns == ["n", "_source"]
     with pytest.raises(SettingsError, match="MODE_UNSUPPORTED"):
         eg.read_stream(eagre_spark, Counter(1))
+
+
+@pytest.mark.parametrize("name", ["kafka.client.id", "kafka.Client.Id"])
+def test_the_client_id_of_a_sink_is_known_in_any_case(eagre_spark, name):
+    """A commit flushes the producers with this id."""
+    sink = eg.Kafka("any-case", brokers="b:1", options={name: "mine"})
+    rows = eg.Kafka("any-case-in", schema="n INT", brokers="b:1").read(eagre_spark)
+    options = plan(eagre_spark, eg.write_stream(rows, sink), 60_000).options
+    ids = {key: value for key, value in options.items() if key.lower() == "kafka.client.id"}
+    assert list(ids.values()) == ["mine"]
+    assert sink.client_id("any") == "mine"
+    assert eg.Kafka("t").client_id("score") == "eagre-score"

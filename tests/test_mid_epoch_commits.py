@@ -262,6 +262,10 @@ def test_which_commits_a_pipeline_supports(eagre_spark, eagre_broker):
     )
     stream = source.read(eagre_spark)
     half = eg.udf(returns="BIGINT")(lambda n: n // 2)
+    other = eg.Kafka("shapes-other", schema="card STRING", brokers=eagre_broker.address)
+    reader = eagre_spark.readStream.format("kafka").options(subscribe="shapes-plain")
+    plain = reader.option("kafka.bootstrap.servers", eagre_broker.address).load()
+    unparsed = plain.select(F.col("value").cast("string").alias("card"))
     counted = stream.groupBy("card").count()
     timed = stream.withColumn("at", F.col("_source.timestamp")).withWatermark("at", "1 second")
     for rows, kind in (
@@ -277,6 +281,9 @@ def test_which_commits_a_pipeline_supports(eagre_spark, eagre_broker):
         (stream.dropDuplicates(["card"]), ""),
         (stream.withColumn("at", F.current_timestamp()), ""),
         (stream.where("n = (SELECT 1)"), ""),
+        (stream.select("card").union(source.on("b:1").read(eagre_spark).select("card")), ""),
+        (stream.select("card").union(other.read(eagre_spark).select("card")), "rows"),
+        (stream.select("card").union(unparsed), ""),
     ):
         assert gateway.supported_commits(rows) == kind
 

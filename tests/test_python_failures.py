@@ -6,6 +6,7 @@ import signal
 import time
 
 import pytest
+from pyspark.sql import functions as F
 
 import eagre as eg
 from conftest import kill_children, processes_of
@@ -37,6 +38,45 @@ def dead_letters(harness, name):
     ends = harness.topics.ends([topic])[topic]
     records = harness.records(topic, dict.fromkeys(ends, 0))
     return [{k: v.decode() for k, v in record.headers()} for record in records]
+
+
+def only_odd(n):
+    if n % 2 == 0:
+        raise ValueError(f"not {n}")
+    return n
+
+
+def test_a_function_over_a_static_table_uses_the_pipelines_dead_letters(
+    run_in_both_modes, eagre_harness
+):
+    """Its part of the plan has no source; the context comes with the stream it is joined to."""
+    odd = eg.udf(only_odd, "int")
+
+    @eg.pipeline(source=stream("static"), sink=eg.Kafka("static-out"), name="static")
+    def static(df):
+        table = df.sparkSession.createDataFrame([(1,), (2,), (3,)], "n INT")
+        checked = table.withColumn("m", odd("n"))
+        return df.join(F.broadcast(checked), "n").select("n", "m")
+
+    results = run_in_both_modes(static, [{"n": n} for n in (1, 2, 3)])
+    assert sorted(r["n"] for r in results) == [1, 3]
+    dead = dead_letters(eagre_harness, "static")
+    assert {d["eagre-pipeline"] for d in dead} == {"static"}
+    assert "not 2" in dead[-1]["eagre-reason"]
+
+
+def test_dead_letters_name_the_pipeline_also_beside_other_topics(run_in_both_modes, eagre_harness):
+    odd = eg.udf(only_odd, "int")
+    other = eg.Kafka("beside-other", schema="n INT", brokers=eagre_harness.brokers)
+    if "beside-other" not in eagre_harness.topics.names():
+        eagre_harness.topics.create("beside-other", 1)
+
+    @eg.pipeline(source=stream("beside"), sink=eg.Kafka("beside-out"), name="beside")
+    def beside(df):
+        return other.read(df.sparkSession).unionByName(df).select(odd("n").alias("n"), "_source")
+
+    assert run_in_both_modes(beside, [{"n": 1}, {"n": 2}]) == [{"n": 1}]
+    assert {d["eagre-pipeline"] for d in dead_letters(eagre_harness, "beside")} == {"beside"}
 
 
 def test_one_row_in_a_thousand_raises(run_in_both_modes, eagre_harness):

@@ -12,7 +12,7 @@ TESTS = Path(__file__).with_name("runs_in_process.py")
 
 @pytest.mark.early
 @pytest.mark.parametrize(
-    ("marker", "number"), [("not e2e", 8), pytest.param("e2e", 8, marks=pytest.mark.e2e)]
+    ("marker", "number"), [("not e2e", 9), pytest.param("e2e", 8, marks=pytest.mark.e2e)]
 )
 def test_runs_in_one_session(eagre_broker, marker, number):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marker]
