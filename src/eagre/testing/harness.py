@@ -10,6 +10,7 @@ from eagre.broker import Client, Topics
 from eagre.commit import Checkpoint
 from eagre.connectors import KafkaSource
 from eagre.delivery import Outputs, begin
+from eagre.jvm import gateway
 from eagre.reader import Fences
 from eagre.waiting import wait_until
 
@@ -135,6 +136,7 @@ class Harness:
                 self._await_results(query, sink, outputs, until)
         finally:
             query.stop()
+            gateway.await_tasks(self.spark, query, TIMEOUT_SECONDS)
         return self._results(sink, outputs) if sink else []
 
     def replay_filter(self, pipeline: Pipeline, checkpoint: Checkpoint) -> ReplayFilter | None:

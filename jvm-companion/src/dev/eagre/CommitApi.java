@@ -1,5 +1,6 @@
 package dev.eagre;
 
+import dev.eagre.commit.Barrier;
 import dev.eagre.commit.MidEpochCommits.StateVersion;
 import dev.eagre.commit.MidEpochCommits;
 import dev.eagre.deadletter.ParseRecord;
@@ -101,6 +102,17 @@ public final class CommitApi {
     /** Whether tasks run in this JVM and are not retried: a retry would start from the beginning of the epoch. */
     private static boolean inOneJvm(SparkContext context) {
         return context.isLocal() && !context.master().contains(",");
+    }
+
+    /**
+     * Waits until the tasks of a stopped query have ended: Spark kills them without waiting, and until then they may
+     * read and write.
+     *
+     * @return whether they ended in time
+     */
+    public static boolean awaitTasks(String run, long waitMs) {
+        UUID id = UUID.fromString(run);
+        return Barrier.poll(System.nanoTime() + waitMs * 1_000_000, () -> Barrier.ended(id) ? Boolean.TRUE : null) != null;
     }
 
     /**

@@ -39,6 +39,7 @@ from eagre.jvm.gateway.plans import (
 from eagre.jvm.gateway.queries import (
     MidEpochCommits,
     RunningQuery,
+    await_tasks,
     cache_plans,
     drain,
     ended,
@@ -56,6 +57,7 @@ __all__ = [
     "Part",
     "RunningQuery",
     "accepted",
+    "await_tasks",
     "cache_plans",
     "companion",
     "delivered_size",

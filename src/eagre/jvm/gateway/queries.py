@@ -39,6 +39,12 @@ def flush_producers(spark: SparkSession, client_id: str) -> None:
     companion(spark, "spark.SinkProducers").flushAll(client_id)
 
 
+def await_tasks(spark: SparkSession, query: StreamingQuery, wait_seconds: float) -> bool:
+    """Wait for the tasks of a stopped query: until they have ended, they may read and write."""
+    wait_ms = int(wait_seconds * 1000)
+    return bool(companion(spark, "CommitApi").awaitTasks(str(query.runId), wait_ms))
+
+
 class MidEpochCommits:
     """Commits a running query in the middle of its epoch."""
 
