@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from eagre.broker.client import Client, is_access
+from eagre.connectors.kafka import find_option
 from eagre.errors import JvmError
 from eagre.jvm import gateway
 
@@ -18,15 +19,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-
-def find_option(options: Mapping[str, str], name: str) -> str | None:
-    """Return an option; Spark's option names are case-insensitive.
-
-    >>> find_option({"StartingOffsets": "latest"}, "startingOffsets")
-    'latest'
-    """
-    return {key.lower(): value for key, value in options.items()}.get(name.lower())
 
 
 def client(options: Mapping[str, str]) -> Client | None:

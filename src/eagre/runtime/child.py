@@ -146,8 +146,7 @@ def _run_query(
                 f"the JVM of pipeline {pipeline.name!r} exited unexpectedly: it crashed, "
                 "or it was killed (possibly because the machine ran out of memory).",
             ) from error
-        failure = query.failed(error)
-        raise failure from error
+        raise query.failed(error) from error
     finally:
         _release(query)
 

@@ -104,15 +104,9 @@ public final class CommitApi {
         return context.isLocal() && !context.master().contains(",");
     }
 
-    /**
-     * Waits until the tasks of a stopped query have ended: Spark kills them without waiting, and until then they may
-     * read and write.
-     *
-     * @return whether they ended in time
-     */
+    /** Waits for the tasks of a stopped query; see {@link Barrier#awaitEnd}. */
     public static boolean awaitTasks(String run, long waitMs) {
-        UUID id = UUID.fromString(run);
-        return Barrier.poll(System.nanoTime() + waitMs * 1_000_000, () -> Barrier.ended(id) ? Boolean.TRUE : null) != null;
+        return Barrier.awaitEnd(UUID.fromString(run), waitMs);
     }
 
     /**

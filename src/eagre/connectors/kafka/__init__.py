@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from eagre.connectors.kafka.sink import EXACTLY_ONCE_OPTIONS, HEADER, PROVENANCE_HEADER, KafkaSink
 from eagre.connectors.kafka.source import KafkaSource, refused_in_real_time
-from eagre.connectors.kafka.topic import CLIENT_OPTIONS, KafkaTopic
+from eagre.connectors.kafka.topic import CLIENT_OPTIONS, KafkaTopic, find_option
 
 __all__ = [
     "CLIENT_OPTIONS",
@@ -17,6 +17,7 @@ __all__ = [
     "KafkaSink",
     "KafkaSource",
     "KafkaTopic",
+    "find_option",
     "refused_in_real_time",
 ]
 

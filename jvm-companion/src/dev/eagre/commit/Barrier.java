@@ -59,9 +59,15 @@ public final class Barrier {
         leave(run.toString());
     }
 
-    /** Whether all tasks of a run have ended, and its barrier is released. */
-    public static boolean ended(UUID run) {
-        return !RUNS.containsKey(run.toString());
+    /**
+     * Waits until all tasks of a run have ended and its barrier is released. Spark kills the tasks of a stopped query
+     * without waiting for them, and until they have ended they may read and write.
+     *
+     * @return whether they ended in time
+     */
+    public static boolean awaitEnd(UUID run, long waitMs) {
+        return poll(System.nanoTime() + waitMs * 1_000_000,
+                () -> RUNS.containsKey(run.toString()) ? null : Boolean.TRUE) != null;
     }
 
     private static Barrier enter(String run) {

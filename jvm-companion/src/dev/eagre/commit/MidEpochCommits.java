@@ -140,8 +140,7 @@ public final class MidEpochCommits {
     public boolean release(long waitMs) {
         if (!released) barrier.release(query.runId());
         released = true;
-        return Barrier.poll(System.nanoTime() + waitMs * 1_000_000,
-                () -> Barrier.ended(query.runId()) ? Boolean.TRUE : null) != null;
+        return Barrier.awaitEnd(query.runId(), waitMs);
     }
 
     /**
