@@ -1,22 +1,21 @@
 package dev.eagre;
 
+import dev.eagre.cluster.Cluster;
 import dev.eagre.commit.Barrier;
-import dev.eagre.commit.MidEpochCommits.StateVersion;
 import dev.eagre.commit.MidEpochCommits;
 import dev.eagre.deadletter.ParseRecord;
-import dev.eagre.deadletter.TaskDeadLetters;
 import dev.eagre.python.PythonFunction;
+import dev.eagre.shuffle.CountedShuffle;
 import dev.eagre.shuffle.InProcessShuffle;
 import dev.eagre.spark.PlanShape;
 import dev.eagre.spark.PlanTree;
 import dev.eagre.spark.PrivateMember;
-import dev.eagre.spark.SinkProducers;
-import dev.eagre.state.StateStores;
 import dev.eagre.state.TimerDriven;
+import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Set;
 import java.util.UUID;
+import java.util.stream.Stream;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -29,7 +28,6 @@ import org.apache.spark.sql.catalyst.plans.logical.SerializeFromObject;
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
-import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
 import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.streaming.TimeMode;
 
@@ -51,7 +49,7 @@ public final class CommitApi {
         LogicalPlan plan = classic.queryExecution().analyzed();
         SparkContext spark = classic.sparkSession().sparkContext();
         boolean possible = classic.sparkSession().version().startsWith(SPARK)
-                && inOneJvm(spark)
+                && (inOneJvm(spark) || Cluster.connected(spark))
                 && !plan.containsPattern(TreePattern.CURRENT_LIKE())
                 && !plan.containsPattern(TreePattern.PLAN_EXPRESSION())
                 && PrivateMember.PRODUCER_POOL.available()
@@ -59,7 +57,7 @@ public final class CommitApi {
         if (!possible || !sourcesAreTracked(plan)) return "";
         if (PlanShape.rowByRow(rows) && !PythonFunction.calledIn(plan)) return "rows";
         boolean withState = WITH_STATE.stream().allMatch(key -> spark.getConf().getBoolean(key, true));
-        if (!InProcessShuffle.inUse() || !PrivateMember.STATE_STORES.available() || !withState) return "";
+        if (!shuffledRowsAreCounted(spark) || !PrivateMember.STATE_STORES.available() || !withState) return "";
         List<LogicalPlan> nodes = PlanTree.nodes(plan);
         boolean aggregates = nodes.stream().anyMatch(node -> node instanceof Aggregate);
         boolean writable = nodes.stream()
@@ -70,19 +68,27 @@ public final class CommitApi {
 
     /** Whether each stream is read by one of Eagre's sources, which can be paused, and no topic is read twice. */
     private static boolean sourcesAreTracked(LogicalPlan plan) {
-        Set<String> topics = new HashSet<>();
-        int streams = 0;
+        List<String> subscribed = subscribed(plan);
+        List<String> topics = subscribed.stream().flatMap(all -> Stream.of(all.split(","))).map(String::strip).toList();
+        return !subscribed.isEmpty()
+                && new HashSet<>(topics).size() == topics.size()
+                && subscribed.size() == ParseRecord.countIn(plan);
+    }
+
+    /** The topics of each streaming source, in the order of Spark's offset log; empty if a source has none. */
+    public static List<String> subscriptions(Dataset<Row> rows) {
+        return subscribed(((org.apache.spark.sql.classic.Dataset<Row>) rows).queryExecution().analyzed());
+    }
+
+    private static List<String> subscribed(LogicalPlan plan) {
+        List<String> all = new ArrayList<>();
         for (LogicalPlan node : PlanTree.nodes(plan)) {
             if (!node.isStreaming() || !node.children().isEmpty()) continue;
-            streams++;
-            if (!(node instanceof StreamingRelationV2 relation)) return false;
-            String subscribed = relation.extraOptions().get("subscribe");
-            if (subscribed == null) return false;
-            for (String topic : subscribed.split(",")) {
-                if (!topics.add(topic.strip())) return false;
-            }
+            String topics = node instanceof StreamingRelationV2 relation ? relation.extraOptions().get("subscribe") : null;
+            if (topics == null) return List.of();
+            all.add(topics);
         }
-        return streams == ParseRecord.countIn(plan);
+        return all;
     }
 
     /** Whether a plan node has no state, or state that can be written within an epoch. */
@@ -104,6 +110,10 @@ public final class CommitApi {
         return context.isLocal() && !context.master().contains(",");
     }
 
+    private static boolean shuffledRowsAreCounted(SparkContext spark) {
+        return inOneJvm(spark) ? InProcessShuffle.inUse() : CountedShuffle.inUse();
+    }
+
     /** Waits for the tasks of a stopped query; see {@link Barrier#awaitEnd}. */
     public static boolean awaitTasks(String run, long waitMs) {
         return Barrier.awaitEnd(UUID.fromString(run), waitMs);
@@ -112,29 +122,12 @@ public final class CommitApi {
     /**
      * Starts the commits of a running query; see {@link MidEpochCommits}.
      *
+     * @param patienceMs how long a commit waits for the rows in flight at first
      * @param pipeline the name under which the query sends dead letters
      * @param clientId the client id of its sink's producers
      */
-    public static MidEpochCommits start(StreamingQuery query, boolean pauses, String pipeline, String clientId) {
-        SinkProducers producers = new SinkProducers(clientId);
-        long lostBefore = TaskDeadLetters.lost(pipeline);
-        return new MidEpochCommits(query, pauses, new MidEpochCommits.Participants() {
-            @Override
-            public StateVersion writeState(UUID run, List<StatefulOperatorStateInfo> operators) throws Exception {
-                return StateStores.write(run, operators);
-            }
-
-            @Override
-            public boolean flushOutput() throws Exception {
-                if (!producers.exist()) return false;
-                if (!producers.flush()) {
-                    throw new IllegalStateException("RESULT_LOST: the sink could not deliver a result");
-                }
-                if (TaskDeadLetters.lost(pipeline) > lostBefore) {
-                    throw new IllegalStateException("DEAD_LETTER_LOST: a dead letter could not be written");
-                }
-                return true;
-            }
-        });
+    public static MidEpochCommits start(
+            StreamingQuery query, boolean pauses, long patienceMs, String pipeline, String clientId) throws Exception {
+        return new MidEpochCommits(query, pauses, patienceMs, Cluster.participants(query, pipeline, clientId));
     }
 }

@@ -6,56 +6,81 @@ import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.concurrent.locks.LockSupport;
 import java.util.function.Function;
-import java.util.function.Supplier;
+import java.util.stream.Stream;
 import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
  * Finds the moment at which no row of a query is in flight. Rows are counted when they are sent from task to task
- * within this JVM, or to Python and back, and when they are received. The sources pause first. When as many rows have
- * been received as sent, and every task waits for the next row, no row is in flight. The state then reflects a known
- * position of each source.
+ * within this JVM, or to Python and back, and when they are received. The sources pause first, and with them the
+ * timers. When as many rows have been received as sent, and every task waits for the next row, no row is in flight.
+ * The state then reflects a known position of each source.
  *
  * <p>There is one barrier for each run of a query; its tasks find it by the run that started them.
  */
 public final class Barrier {
-    private static final long POLL_NANOS = 200_000;
-
     /** Spark makes the id of a streaming query's run the job group of its tasks. */
     private static final String RUN = "spark.jobGroup.id";
 
     private static final String EPOCH = "streaming.sql.batchId";
 
+    /** What other executors have received is known some milliseconds later: a smaller window would hold quick rows. */
+    private static final int FIRST_ROWS_OVER_NETWORK = 128;
+
+    /** Older figures of other executors say nothing: the driver is paused, or nobody asks it. */
+    private static final long FRESH_NANOS = 1_000_000_000;
+
     private static final Map<String, Barrier> RUNS = new ConcurrentHashMap<>();
 
     private final Set<InFlightOffsets> sources = ConcurrentHashMap.newKeySet();
-    private final Set<RowCount> sent = ConcurrentHashMap.newKeySet();
-    private final Set<ReceivedCount> received = ConcurrentHashMap.newKeySet();
-    private final Set<Pausable> pausables = ConcurrentHashMap.newKeySet();
+    private final Set<Long> sourceTasks = ConcurrentHashMap.newKeySet();
+    private final RowsInFlight rows = new RowsInFlight();
     private final Set<Runnable> flushes = ConcurrentHashMap.newKeySet();
     private final AtomicLong barriers = new AtomicLong();
 
-    /** The last epoch in which a source has ended: its position is no longer known, so that epoch has no more commits. */
+    /**
+     * The last epoch in which a task has ended: the position of its source is no longer known, and its rows in flight are
+     * lost, so that epoch has no more commits.
+     */
     private final AtomicLong lastEnded = new AtomicLong(-1);
 
+    /** Bounds the rows behind the shuffles of a run: all of its sources feed them. */
+    private final InFlightWindow shared = rows.window(InFlightWindow.FIRST_ROWS, this::isShared);
+
+    /** Bounds the rows on their way between executors, of which other JVMs know the rest. */
+    private final InFlightWindow network = new InFlightWindow(
+            FIRST_ROWS_OVER_NETWORK, this::onNetwork, () -> rows.sent(RowCount::overNetwork), System::nanoTime);
+
+    private volatile NetworkRows elsewhere = new NetworkRows(0, 0, 0);
+    private volatile long elsewhereAt = System.nanoTime() - FRESH_NANOS;
     private volatile boolean paused;
+    private boolean released;
     private int users;
+
+    /** Whether the run commits within its epochs. */
+    private volatile boolean commits;
 
     private Barrier() {}
 
     /** The barrier of a run; the caller releases it with {@link #release}. */
     public static Barrier of(UUID run) {
-        return enter(run.toString());
+        Barrier barrier = enter(run.toString());
+        barrier.commits = true;
+        return barrier;
     }
 
-    /** Forgets the barrier of a run when its last task has ended, and resumes its sources. */
+    /**
+     * Forgets the barrier of a run that has been stopped, when its last task has ended. Sources that are paused stay
+     * so: the last commit does not cover the row that they hold, and Spark has not ended every task yet.
+     */
     public void release(UUID run) {
-        pause(false);
+        synchronized (this) {
+            released = true;
+            notifyAll();
+        }
         leave(run.toString());
     }
 
@@ -66,8 +91,7 @@ public final class Barrier {
      * @return whether they ended in time
      */
     public static boolean awaitEnd(UUID run, long waitMs) {
-        return poll(System.nanoTime() + waitMs * 1_000_000,
-                () -> RUNS.containsKey(run.toString()) ? null : Boolean.TRUE) != null;
+        return Deadline.in(waitMs).poll(() -> RUNS.containsKey(run.toString()) ? null : Boolean.TRUE) != null;
     }
 
     private static Barrier enter(String run) {
@@ -82,8 +106,9 @@ public final class Barrier {
         RUNS.computeIfPresent(run, (id, barrier) -> --barrier.users == 0 ? null : barrier);
     }
 
-    /** Pauses or resumes the sources: while paused, each task holds the next row that it reads. */
+    /** Pauses or resumes the sources and timers: while paused, each task holds the next row that it reads. */
     public synchronized void pause(boolean pause) {
+        windows().forEach(InFlightWindow::disturb);
         paused = pause;
         notifyAll();
     }
@@ -92,22 +117,88 @@ public final class Barrier {
         return paused;
     }
 
+    /**
+     * How many records a source may let in before it asks again; 0 while the rows in flight need long enough. A source
+     * asks for each record until a task has something to send rows to: its functions may start after it.
+     */
+    int admit(InFlightOffsets source) {
+        if (rows.noneSent()) return 1;
+        int admitted = source.window().admit(1);
+        if (admitted > 0 && rows.anySent(this::isShared)) {
+            admitted = Math.min(admitted, shared.admit(sources.size()));
+        }
+        if (admitted > 0 && System.nanoTime() - elsewhereAt < FRESH_NANOS && rows.anySent(RowCount::overNetwork)) {
+            admitted = Math.min(admitted, network.admit(sources.size() + elsewhere.sources));
+        }
+        return admitted;
+    }
+
+    /**
+     * Rows that tasks have sent to tasks of any JVM, and received from them.
+     *
+     * @param sources the number of sources, which share the window of these rows
+     */
+    public record NetworkRows(long sent, long received, int sources) {}
+
+    /** The rows of this JVM's tasks. */
+    public NetworkRows networkRows() {
+        return new NetworkRows(rows.sent(RowCount::overNetwork), rows.received(RowCount::overNetwork), sources.size());
+    }
+
+    /** Sets what the other JVMs of the run have sent and received. */
+    public void setElsewhere(NetworkRows rows) {
+        elsewhere = rows;
+        elsewhereAt = System.nanoTime();
+    }
+
+    private long onNetwork() {
+        NetworkRows here = networkRows();
+        NetworkRows there = elsewhere;
+        return here.sent + there.sent - here.received - there.received;
+    }
+
+    /** The window of the rows between a source and the end of its task. */
+    InFlightWindow windowOf(long task) {
+        return rows.window(InFlightWindow.FIRST_ROWS, count -> count.withinTask() && count.task == task);
+    }
+
+    private Stream<InFlightWindow> windows() {
+        return Stream.concat(Stream.of(shared, network), sources.stream().map(InFlightOffsets::window));
+    }
+
+    private boolean isShared(RowCount count) {
+        return !count.overNetwork() && !(count.withinTask() && sourceTasks.contains(count.task));
+    }
+
+    /** Blocks a source that holds a row; throws if the run has been stopped. */
     synchronized void awaitResume() throws InterruptedException {
-        while (paused) wait();
+        while (paused) {
+            if (released) throw new TaskKilledException("the query has been stopped");
+            wait();
+        }
+    }
+
+    /** The barrier of a task's run, until the task has ended. */
+    static Barrier of(TaskContext task) {
+        String run = run(task);
+        task.addTaskCompletionListener((TaskCompletionListener) context -> leave(run));
+        return enter(run);
     }
 
     /** Adds the source of a task. */
-    static Barrier join(TaskContext task, InFlightOffsets source) {
-        String run = run(task);
-        Barrier barrier = enter(run);
-        barrier.sources.add(source);
+    void join(TaskContext task, InFlightOffsets source) {
+        if (commits && (task.attemptNumber() > 0 || task.stageAttemptNumber() > 0)) {
+            throw new IllegalStateException("TASK_RETRIED: a task that is tried again would start at the beginning of"
+                    + " its epoch, before the last commit; the query must start again");
+        }
+        sources.add(source);
+        sourceTasks.add(task.taskAttemptId());
         long epoch = epoch(task);
         task.addTaskCompletionListener((TaskCompletionListener) context -> {
-            barrier.lastEnded.accumulateAndGet(epoch, Math::max);
-            barrier.sources.remove(source);
-            leave(run);
+            lastEnded.accumulateAndGet(epoch, Math::max);
+            sources.remove(source);
+            sourceTasks.remove(task.taskAttemptId());
         });
-        return barrier;
     }
 
     private static long epoch(TaskContext task) {
@@ -128,14 +219,19 @@ public final class Barrier {
      * @return for each source partition, the first row after the barrier; null if a row takes longer than the
      *     deadline, or if a source of the epoch has ended
      */
-    public List<RecordPosition> between(long epoch, long deadline) {
+    public List<RecordPosition> between(long epoch, Deadline deadline) {
         long number = barriers.incrementAndGet();
-        List<RecordPosition> positions = poll(deadline,
-                () -> hasEnded(epoch) ? List.of() : positions(source -> source.after(number)));
+        List<RecordPosition> positions = deadline.poll(() -> hasEnded(epoch) ? List.of() : passed(number));
         return hasEnded(epoch) ? null : positions;
     }
 
-    private boolean hasEnded(long epoch) {
+    /** For each source partition, the first row after a barrier, which is placed if it is new; null until all have passed it. */
+    public List<RecordPosition> passed(long number) {
+        return positions(source -> source.after(number));
+    }
+
+    /** Whether a task of the epoch has ended. */
+    public boolean hasEnded(long epoch) {
         return lastEnded.get() >= epoch;
     }
 
@@ -146,6 +242,11 @@ public final class Barrier {
     public List<RecordPosition> next(long epoch) {
         List<RecordPosition> positions = positions(InFlightOffsets::next);
         return hasEnded(epoch) ? null : positions;
+    }
+
+    /** For each source partition, the row after the last one that was read. */
+    public List<RecordPosition> afterRead() {
+        return positions(InFlightOffsets::afterRead);
     }
 
     /** The positions of the sources that have read a row; null if one of them has none. */
@@ -160,68 +261,53 @@ public final class Barrier {
         return all;
     }
 
-    /** Rows that a single thread has counted. */
-    public static class RowCount {
-        volatile long rows;
-
-        /** Counts a row. */
-        public final void increment() {
-            rows = rows + 1;
-        }
-    }
-
-    /** The rows that a task has received; the task is idle, or processes a row. */
-    public static final class ReceivedCount extends RowCount {
-        private volatile boolean idle;
-
-        /** Sets whether the task waits for the next row; it has then processed all rows before. */
-        public void setIdle(boolean now) {
-            idle = now;
-        }
-    }
-
-    /** A task that is active without rows, such as one with timers; it takes a pause point after its rows. */
-    public interface Pausable {
-        void pause(PausePoint point) throws InterruptedException;
-    }
-
-    /** The point at which a task pauses while its state is written. */
-    public static final class PausePoint {
-        private final CountDownLatch reached = new CountDownLatch(1);
-        private final CountDownLatch released = new CountDownLatch(1);
-
-        /** Called by the task: signals that it has arrived, and blocks until the state is written. */
-        public void await() throws InterruptedException {
-            reached.countDown();
-            released.await();
-        }
-    }
-
-    /** Counts the rows that a task sends to other tasks or to another process. */
+    /** Counts the rows that a task sends to a thread of its own or to another process. */
     public static RowCount sentBy(TaskContext task) {
-        return register(task, barrier -> barrier.sent, new RowCount());
+        return sentBy(task, RowCount.Way.TASK);
+    }
+
+    /** Counts the rows that a task sends to other tasks of this JVM. */
+    public static RowCount shuffledBy(TaskContext task) {
+        return sentBy(task, RowCount.Way.JVM);
+    }
+
+    /** Counts the rows that a task sends to tasks of any JVM. */
+    public static RowCount sentOverNetworkBy(TaskContext task) {
+        return sentBy(task, RowCount.Way.NETWORK);
+    }
+
+    private static RowCount sentBy(TaskContext task, RowCount.Way way) {
+        return register(task, barrier -> barrier.rows.sent, barrier -> new RowCount(task, way));
     }
 
     /** Counts the rows that a task receives; a row that is dropped on the way counts as received. */
     public static ReceivedCount receivedBy(TaskContext task) {
-        return register(task, barrier -> barrier.received, new ReceivedCount());
+        return receivedBy(task, RowCount.Way.TASK);
     }
 
-    /** Registers a task that must pause before its state is written. */
-    public static void onPause(TaskContext task, Pausable pausable) {
-        register(task, barrier -> barrier.pausables, pausable);
+    /** Counts the rows that a task receives from tasks of any JVM. */
+    public static ReceivedCount receivedOverNetworkBy(TaskContext task) {
+        return receivedBy(task, RowCount.Way.NETWORK);
+    }
+
+    private static ReceivedCount receivedBy(TaskContext task, RowCount.Way way) {
+        return register(task, barrier -> barrier.rows.received, barrier -> new ReceivedCount(task, barrier, way));
     }
 
     /** Registers a function that writes a task's buffered changes into its state. */
     public static void onFlush(TaskContext task, Runnable flush) {
-        register(task, barrier -> barrier.flushes, flush);
+        register(task, barrier -> barrier.flushes, barrier -> flush);
     }
 
-    private static <T, E extends T> E register(TaskContext task, Function<Barrier, Set<T>> registry, E entry) {
+    private static <T> T register(TaskContext task, Function<Barrier, Set<T>> registry, Function<Barrier, T> create) {
         String run = run(task);
-        Set<T> entries = registry.apply(enter(run));
+        Barrier barrier = enter(run);
+        Set<T> entries = registry.apply(barrier);
+        T entry = create.apply(barrier);
         entries.add(entry);
+        long epoch = epoch(task);
         task.addTaskCompletionListener((TaskCompletionListener) context -> {
+            barrier.lastEnded.accumulateAndGet(epoch, Math::max); // before its rows are forgotten
             entries.remove(entry);
             leave(run);
         });
@@ -234,50 +320,35 @@ public final class Barrier {
     }
 
     /**
-     * Waits for the rows in flight, pauses the tasks, runs the action, and resumes the tasks. The sources must be
-     * paused before the call.
+     * Waits for the rows in flight, and runs the action. The sources must be paused before the call, and until it
+     * returns.
      *
      * @return the result of the action; null if rows are still in flight at the deadline
      */
-    public <T> T whileIdle(long deadline, Action<T> action) throws Exception {
-        if (poll(deadline, () -> idle() ? Boolean.TRUE : null) == null) return null;
-        List<PausePoint> points = new ArrayList<>();
-        try {
-            for (Pausable pausable : pausables) {
-                PausePoint point = new PausePoint();
-                points.add(point);
-                pausable.pause(point);
-            }
-            for (PausePoint point : points) {
-                long remaining = deadline - System.nanoTime();
-                if (!point.reached.await(Math.max(remaining, 0), TimeUnit.NANOSECONDS)) return null;
-            }
-            // A timer that fired meanwhile may have sent further rows.
-            if (!idle()) return null;
-            flushes.forEach(Runnable::run);
-            return action.run();
-        } finally {
-            points.forEach(point -> point.released.countDown());
-        }
+    public <T> T whileIdle(Deadline deadline, Action<T> action) throws Exception {
+        if (deadline.poll(() -> rows.idle() ? Boolean.TRUE : null) == null) return null;
+        flush();
+        return action.run();
     }
 
-    /** Polls until the source returns a value; null if it returns none before the deadline. */
-    public static <T> T poll(long deadline, Supplier<T> source) {
-        T value = source.get();
-        while (value == null && System.nanoTime() < deadline) {
-            LockSupport.parkNanos(POLL_NANOS);
-            value = source.get();
-        }
-        return value;
+    /** Writes the buffered changes of tasks into their state; no row may be in flight. */
+    public void flush() {
+        windows().forEach(InFlightWindow::idle);
+        flushes.forEach(Runnable::run);
     }
 
-    /** Compares the counts first: a task that received its last row and is idle again has processed it. */
-    private boolean idle() {
-        long before = rows(sent);
-        return before == rows(received) && received.stream().allMatch(entry -> entry.idle) && before == rows(sent);
+    /** The rows that the tasks of this JVM have sent and received. */
+    public RowsInFlight.Counts counts() {
+        return rows.counts();
     }
 
-    private static long rows(Set<? extends RowCount> counts) {
-        return counts.stream().mapToLong(count -> count.rows).sum();
+    /** What keeps a barrier from passing, in a few words. */
+    public String waitsFor() {
+        long inFlight = rows.inFlight(count -> true);
+        long busy = sources.stream().filter(source -> source.hasRead() && source.next() == null).count()
+                + rows.busy();
+        if (inFlight > 0) return inFlight + (inFlight == 1 ? " row is" : " rows are") + " in flight";
+        if (busy > 0) return busy + (busy == 1 ? " task is" : " tasks are") + " processing a row";
+        return "the query's tasks have not started";
     }
 }

@@ -15,17 +15,24 @@ import org.apache.spark.util.TaskFailureListener;
  * commit uses this to determine the position of the sources, and a failure to determine its row.
  */
 public final class InFlightOffsets {
+    /** A micro-batch is not bounded: no commit waits for its rows. */
+    private static final int RECORDS_OF_A_MICRO_BATCH = 1024;
+
     private static final Map<Long, InFlightOffsets> TASKS = new ConcurrentHashMap<>();
 
+    private final TaskContext task;
     private final Barrier barrier;
-    private final BiConsumer<RecordPosition, Throwable> failures;
+    private final InFlightWindow window;
     private final Map<Thread, ThreadPosition> positions = new ConcurrentHashMap<>();
     private volatile ThreadPosition source;
+    private volatile BiConsumer<RecordPosition, Throwable> failures = (record, error) -> {};
+    private volatile boolean realTime;
     private volatile boolean reading;
     private volatile boolean holding;
     private volatile long requested;
     private volatile long passed;
     private RecordPosition afterBarrier;
+    private int credit;
     private ThreadPosition blamed;
 
     /** The last row that a thread received. */
@@ -47,9 +54,11 @@ public final class InFlightOffsets {
         }
     }
 
-    private InFlightOffsets(TaskContext task, BiConsumer<RecordPosition, Throwable> failures) {
-        this.failures = failures;
-        barrier = Barrier.join(task, this);
+    private InFlightOffsets(TaskContext task) {
+        this.task = task;
+        barrier = Barrier.of(task);
+        window = barrier.windowOf(task.taskAttemptId());
+        barrier.join(task, this);
     }
 
     /** The offsets of the current task; null if it is not tracked. */
@@ -60,12 +69,25 @@ public final class InFlightOffsets {
 
     /** Tracks the current task; {@code failures} receives the record at which it fails, and the error. */
     public static InFlightOffsets begin(BiConsumer<RecordPosition, Throwable> failures) {
-        TaskContext task = TaskContext.get();
-        return task == null ? null : TASKS.computeIfAbsent(task.taskAttemptId(), id -> track(task, failures));
+        InFlightOffsets offsets = begin();
+        if (offsets != null) offsets.failures = failures;
+        return offsets;
     }
 
-    private static InFlightOffsets track(TaskContext task, BiConsumer<RecordPosition, Throwable> failures) {
-        InFlightOffsets offsets = new InFlightOffsets(task, failures);
+    /** Tracks the current task, which reads in real time: its first record is bounded like any other. */
+    static InFlightOffsets beginRealTime() {
+        InFlightOffsets offsets = begin();
+        if (offsets != null) offsets.realTime = true;
+        return offsets;
+    }
+
+    private static InFlightOffsets begin() {
+        TaskContext task = TaskContext.get();
+        return task == null ? null : TASKS.computeIfAbsent(task.taskAttemptId(), id -> track(task));
+    }
+
+    private static InFlightOffsets track(TaskContext task) {
+        InFlightOffsets offsets = new InFlightOffsets(task);
         task.addTaskFailureListener((TaskFailureListener) offsets::failed);
         task.addTaskCompletionListener(
                 (TaskCompletionListener) context -> TASKS.remove(context.taskAttemptId()));
@@ -84,20 +106,39 @@ public final class InFlightOffsets {
         passed = barrier;
     }
 
-    /** Called by the parser: records a row that the reader returned, and blocks while the sources are paused. */
+    /**
+     * Called by the parser: records a row that the reader returned, and blocks while the sources are paused, or while
+     * the rows in flight need long enough.
+     */
     public void read(ThreadPosition position, UTF8String topic, int partition, long offset) {
         position.set(topic, partition, offset);
         source = position;
-        // Checked again after the flag is cleared: another pause may have seen it.
-        while (barrier.paused()) {
+        if (credit == 0 || barrier.paused()) hold();
+        credit--;
+    }
+
+    /** Holds a row. A pause is looked for again after the flag is cleared: another one may have seen it. */
+    private void hold() {
+        while (barrier.paused() || (credit = admit()) == 0) {
             holding = true;
+            task.killTaskIfInterrupted();
             try {
-                barrier.awaitResume();
+                if (barrier.paused()) barrier.awaitResume();
+                else InFlightWindow.park();
             } catch (InterruptedException killed) {
                 throw new TaskKilledException();
             }
             holding = false;
         }
+    }
+
+    private int admit() {
+        return realTime ? barrier.admit(this) : RECORDS_OF_A_MICRO_BATCH;
+    }
+
+    /** The window of the rows between this source and the end of its task. */
+    InFlightWindow window() {
+        return window;
     }
 
     /** The position of the calling thread. */
@@ -115,6 +156,11 @@ public final class InFlightOffsets {
     /** Whether the reader has returned a row. */
     boolean hasRead() {
         return source != null;
+    }
+
+    /** The row after the last one that the reader has returned. */
+    RecordPosition afterRead() {
+        return following(source.record());
     }
 
     /** Requests a barrier, and returns the first row after it; null until it has passed. */

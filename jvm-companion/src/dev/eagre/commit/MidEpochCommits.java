@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.eagre.spark.PlanTree;
 import dev.eagre.spark.SparkInternals;
+import dev.eagre.testing.FaultPoint;
 import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -40,32 +41,17 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class MidEpochCommits {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    /** The limit for processing the rows in flight before the state is written, in milliseconds. */
-    private static final long PAUSE_WITHIN_MS = 5_000;
-
-    /** The limit for processing one row before a commit is given up, in milliseconds; nothing waits for it. */
-    private static final long ROW_WITHIN_MS = 60_000;
-
     private final MicroBatchExecution query;
     private final boolean pauses;
     private final Participants participants;
-    private final Barrier barrier;
+    private final long patienceMs;
     private boolean released;
+    private volatile boolean flushing;
+    private volatile CompletableFuture<String> requested;
+    private volatile Deadline wait;
+    private volatile boolean closing;
+    private long waitMs;
     private long version = -1;
-    private CompletableFuture<String> requested;
-
-    /** The parts of a pipeline that a commit covers besides its sources. */
-    public interface Participants {
-        /** Writes the state as a new version; null if some stores are not loaded yet. */
-        StateVersion writeState(UUID run, List<StatefulOperatorStateInfo> operators) throws Exception;
-
-        /**
-         * Waits until all output so far is delivered; throws if some of it was lost.
-         *
-         * @return whether the sink has started: before that there is nothing to commit
-         */
-        boolean flushOutput() throws Exception;
-    }
 
     /**
      * The state that a commit wrote.
@@ -78,7 +64,10 @@ public final class MidEpochCommits {
      * @param tookMs how long the write took
      */
     public record StateVersion(
-            long version, Map<Object, String[][]> ids, long keys, long memoryBytes, long diskBytes, long tookMs) {}
+            long version, Map<Object, String[][]> ids, long keys, long memoryBytes, long diskBytes, long tookMs) {
+        /** Of a query without state. */
+        public static final StateVersion NONE = new StateVersion(-1, Map.of(), 0, 0, 0, 0);
+    }
 
     /** The positions of the sources, the state written at that point, if any, and the duration of the pause. */
     private record Cut(List<RecordPosition> positions, StateVersion state, long pausedNanos) {}
@@ -92,43 +81,35 @@ public final class MidEpochCommits {
      * Commits a running query.
      *
      * @param pauses whether the sources must pause for a commit, because rows are in flight after they are read
+     * @param patienceMs how long a commit waits for the rows in flight before it is given up; the next one waits twice
+     *     as long, because the same rows may still be in flight
      */
-    public MidEpochCommits(StreamingQuery query, boolean pauses, Participants participants) {
+    public MidEpochCommits(StreamingQuery query, boolean pauses, long patienceMs, Participants participants) {
         this.query = (MicroBatchExecution) SparkInternals.execution(query);
         this.pauses = pauses;
         this.participants = participants;
-        barrier = Barrier.of(query.runId());
+        this.patienceMs = waitMs = patienceMs;
     }
 
-    /** Requests a commit; it takes as long as the producers need to flush. */
+    /** Requests a commit; it takes as long as the rows in flight, and as the producers need to flush. */
     public void request() {
-        request(pauses
-                ? epoch -> pausedCut(epoch, PAUSE_WITHIN_MS, false)
-                : epoch -> {
-                    List<RecordPosition> next = barrier.between(epoch.currentBatchId(), System.nanoTime() + ROW_WITHIN_MS * 1_000_000);
-                    return next == null ? null : new Cut(next, null, 0);
-                });
+        request(this::nextCut);
     }
 
     /**
-     * Pauses the sources for the rest of the query, and requests a commit once the rows in flight are processed.
+     * Pauses the sources for the rest of the query, and requests a commit once the rows in flight are processed. It
+     * takes the place of a commit that still waits for them.
      *
      * @return whether the rows in flight were processed in time
      */
-    public boolean close(long waitMs) throws Exception {
-        if (pauses) {
-            IncrementalExecution epoch = SparkInternals.runningEpoch(query);
-            Cut cut = epoch == null ? null : pausedCut(epoch, waitMs, true);
-            request(now -> cut);
-            return cut != null;
-        }
+    public boolean close(long ms) throws Exception {
+        closing = true;
+        Deadline underWay = wait;
+        if (underWay != null) underWay.cancel();
         IncrementalExecution epoch = SparkInternals.runningEpoch(query);
-        barrier.pause(true);
-        List<RecordPosition> next = epoch == null
-                ? null
-                : Barrier.poll(System.nanoTime() + waitMs * 1_000_000, () -> barrier.next(epoch.currentBatchId()));
-        request(now -> next == null ? null : new Cut(next, null, 0));
-        return next != null;
+        Cut cut = epoch == null ? null : lastCut(epoch, Deadline.in(ms));
+        request(now -> cut);
+        return cut != null;
     }
 
     /**
@@ -138,41 +119,58 @@ public final class MidEpochCommits {
      * @return whether the tasks ended in time
      */
     public boolean release(long waitMs) {
-        if (!released) barrier.release(query.runId());
+        if (!released) participants.release();
         released = true;
-        return Barrier.awaitEnd(query.runId(), waitMs);
+        return participants.awaitEnd(waitMs);
     }
 
-    /**
-     * Pauses the sources, waits for the rows in flight, and writes the state, if any. It is synchronized because a
-     * drain may start during a commit.
-     *
-     * @return null if the rows in flight take too long
-     */
-    private synchronized Cut pausedCut(IncrementalExecution epoch, long waitMs, boolean last) throws Exception {
-        long began = System.nanoTime();
-        long deadline = began + waitMs * 1_000_000;
-        barrier.pause(true);
+    /** Waits for the rows in flight, for longer each time that they take too long. */
+    private synchronized Cut nextCut(IncrementalExecution epoch) throws Exception {
+        Deadline deadline = wait = Deadline.in(waitMs);
+        if (closing) return null;
+        Cut cut = pauses ? pausedCut(epoch, deadline) : passingCut(epoch, deadline);
+        waitMs = cut == null ? 2 * waitMs : patienceMs;
+        return cut;
+    }
+
+    /** Pauses the sources for good; synchronized, because a drain may start during a commit. */
+    private synchronized Cut lastCut(IncrementalExecution epoch, Deadline deadline) throws Exception {
+        participants.pause(true);
+        return cut(epoch, deadline);
+    }
+
+    private Cut passingCut(IncrementalExecution epoch, Deadline deadline) throws Exception {
+        List<RecordPosition> next = participants.between(epoch.currentBatchId(), deadline);
+        return next == null ? null : new Cut(next, null, 0);
+    }
+
+    private Cut pausedCut(IncrementalExecution epoch, Deadline deadline) throws Exception {
         try {
-            List<RecordPosition> next = Barrier.poll(deadline, () -> barrier.next(epoch.currentBatchId()));
-            if (next == null) return null;
-            List<StatefulOperatorStateInfo> operators = operators(epoch);
-            StateVersion state =
-                    barrier.whileIdle(deadline, () -> participants.writeState(query.runId(), operators));
-            if (state == null) return null;
-            if (operators.isEmpty()) return new Cut(next, null, System.nanoTime() - began);
-            long before = version < 0 ? epoch.currentBatchId() : version;
-            if (state.version() != before + 1) {
-                throw new IllegalStateException(
-                        "STATE_NOT_WRITTEN: the state is at version " + state.version() + ", not " + (before + 1));
-            }
-            // The schema of the state: Spark writes it at the first epoch boundary of a run.
-            if (version < 0) epoch.writeRecordedStateMetadata();
-            version = state.version();
-            return new Cut(next, state, System.nanoTime() - began);
+            participants.pause(true);
+            return cut(epoch, deadline);
         } finally {
-            if (!last) barrier.pause(false);
+            participants.pause(false);
         }
+    }
+
+    /** The position of the paused sources, once the rows in flight are processed, and the state there. */
+    private Cut cut(IncrementalExecution epoch, Deadline deadline) throws Exception {
+        long began = System.nanoTime();
+        List<RecordPosition> next = participants.next(epoch.currentBatchId(), deadline);
+        if (next == null) return null;
+        FaultPoint.reach("paused");
+        StateVersion state = participants.writeState(operators(epoch), deadline);
+        if (state == null) return null;
+        if (state == StateVersion.NONE) return new Cut(next, null, System.nanoTime() - began);
+        long before = version < 0 ? epoch.currentBatchId() : version;
+        if (state.version() != before + 1) {
+            throw new IllegalStateException(
+                    "STATE_NOT_WRITTEN: the state is at version " + state.version() + ", not " + (before + 1));
+        }
+        // The schema of the state: Spark writes it at the first epoch boundary of a run.
+        if (version < 0) epoch.writeRecordedStateMetadata();
+        version = state.version();
+        return new Cut(next, state, System.nanoTime() - began);
     }
 
     private void request(CutFinder finder) {
@@ -195,6 +193,26 @@ public final class MidEpochCommits {
         return requested != null && !requested.isDone();
     }
 
+    /** How far the sources have read, as JSON; empty before an epoch. */
+    public String readPosition() throws Exception {
+        IncrementalExecution epoch = SparkInternals.runningEpoch(query);
+        if (epoch == null) return "";
+        ObjectNode position = JSON.createObjectNode();
+        List<RecordPosition> read = participants.afterRead();
+        for (RealTimeStreamScanExec scan : scans(epoch)) position.setAll(end(scan, read));
+        return position.toString();
+    }
+
+    /** What the requested commit waits for, in a few words. */
+    public String waitsFor() {
+        return flushing ? "the sink has not confirmed all results" : participants.waitsFor();
+    }
+
+    /** Why the run can have no more commits, and must start again; empty while it can. */
+    public String broken() {
+        return participants.broken();
+    }
+
     /**
      * The requested commit, as JSON: its epoch, the sources' {@code position}, the entries of Spark's two logs, its
      * duration and the size of the state. Empty if there is none: the epoch just began or ended, or the rows in
@@ -212,9 +230,17 @@ public final class MidEpochCommits {
         IncrementalExecution epoch = SparkInternals.runningEpoch(query);
         if (epoch == null) return "";
         long began = System.nanoTime();
+        FaultPoint.reach("requested");
         Cut cut = finder.find(epoch);
         if (cut == null) return "";
-        if (!participants.flushOutput() || query.lastExecution() != epoch) return "";
+        FaultPoint.reach("cut");
+        if (cut.state != null) participants.makeStateDurable();
+        FaultPoint.reach("durable");
+        flush();
+        FaultPoint.reach("flushed");
+        if (query.lastExecution() != epoch) return "";
+        // The rows in flight of a task that has failed count as processed, because nobody counts them any more.
+        if (pauses && participants.hasEnded(epoch.currentBatchId())) return "";
         ObjectNode position = JSON.createObjectNode();
         Map<SparkDataStream, Offset> ends = new HashMap<>();
         for (RealTimeStreamScanExec scan : scans(epoch)) {
@@ -230,6 +256,15 @@ public final class MidEpochCommits {
         commit.set("phases", JSON.valueToTree(phases(cut, System.nanoTime() - began)));
         commit.set("state", JSON.valueToTree(describe(cut.state)));
         return commit.toString();
+    }
+
+    private void flush() throws Exception {
+        flushing = true;
+        try {
+            participants.flushOutput();
+        } finally {
+            flushing = false;
+        }
     }
 
     /** The duration of the commit and of the pause of the sources, in milliseconds. */

@@ -48,15 +48,15 @@ public final class ReaderTracking {
 
     private static final class Reader implements SupportsRealTimeRead<InternalRow> {
         private final SupportsRealTimeRead<InternalRow> reader;
-        private InFlightOffsets task;
+        private final InFlightOffsets task;
 
         Reader(SupportsRealTimeRead<InternalRow> reader) {
             this.reader = reader;
+            task = InFlightOffsets.beginRealTime();
         }
 
         @Override
         public RecordStatus nextWithTimeout(Long startTime, Long timeout) throws IOException {
-            if (task == null) task = InFlightOffsets.current();
             if (task == null) return reader.nextWithTimeout(startTime, timeout);
             task.setReading(true);
             try {

@@ -34,11 +34,11 @@ final class DeadLetterProducer {
     private final LinkedBlockingQueue<Request> queue = new LinkedBlockingQueue<>();
     private final Set<String> createdTopics = ConcurrentHashMap.newKeySet();
     private final SourceRecordReader originals;
-    private final Map<String, PipelineLetters> pipelines = new ConcurrentHashMap<>();
+    private final Map<String, PipelineDeadLetters> pipelines = new ConcurrentHashMap<>();
     private Object producer;
 
     /** What was sent for a pipeline: the last dead letter, and how many were lost. */
-    private static final class PipelineLetters {
+    private static final class PipelineDeadLetters {
         private CompletableFuture<Void> last = CompletableFuture.completedFuture(null);
         private final AtomicLong lost = new AtomicLong();
 
@@ -89,7 +89,7 @@ final class DeadLetterProducer {
     /** Queues a dead letter; the future completes when the cluster has stored it. */
     synchronized CompletableFuture<Void> send(String pipeline, String source, String topic, DeadLetter letter) {
         Request request = new Request(pipeline, source, topic, letter);
-        PipelineLetters letters = pipelines.computeIfAbsent(pipeline, name -> new PipelineLetters());
+        PipelineDeadLetters letters = pipelines.computeIfAbsent(pipeline, name -> new PipelineDeadLetters());
         request.done.whenComplete((done, error) -> letters.lost.addAndGet(error == null ? 0 : 1));
         queue.add(request);
         letters.sent(request.done);
@@ -100,7 +100,7 @@ final class DeadLetterProducer {
     static long lost(String pipeline) {
         long lost = 0;
         for (DeadLetterProducer producer : OPEN.values()) {
-            PipelineLetters letters = producer.pipelines.get(pipeline);
+            PipelineDeadLetters letters = producer.pipelines.get(pipeline);
             if (letters == null) continue;
             failure(letters.last());
             lost += letters.lost.get();

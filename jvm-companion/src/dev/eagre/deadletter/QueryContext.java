@@ -47,6 +47,13 @@ public final class QueryContext {
         return completed.toString();
     }
 
+    /** The error policy of a pipeline's source, for the operators above it; rows without a source are dropped. */
+    public static String policy(LogicalPlan plan) {
+        JsonNode chosen = chosen(rules(plan));
+        String onError = chosen == null ? "drop" : chosen.get("on_error").asText();
+        return complete("{\"on_error\":\"" + onError + "\"}", plan);
+    }
+
     /** The rules of a pipeline's source, rather than those of a topic that is read beside it. */
     private static JsonNode chosen(List<JsonNode> rules) {
         JsonNode first = rules.isEmpty() ? null : rules.get(0);

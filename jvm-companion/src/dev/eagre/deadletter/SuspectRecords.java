@@ -47,21 +47,26 @@ public final class SuspectRecords implements Serializable {
         return this;
     }
 
-    /** Records that a task failed at a record, unless the failure has another cause. */
-    void failed(RecordPosition record, Throwable error) {
-        if (causedByRow(error)) positions.add(record);
+    /** Records that a task failed while a record was in work, unless the failure has another cause. */
+    void failed(RecordPosition inWork, Throwable error) {
+        RecordPosition culprit = culprit(inWork, error);
+        if (culprit != null) positions.add(culprit);
     }
 
-    /** Whether the row may have caused the error; not for an outage, a kill, or the policy "fail". */
-    private static boolean causedByRow(Throwable error) {
+    /**
+     * The record that may have caused the error; null for an outage, a kill, or the policy "fail". A database reports
+     * the error of a write while the task processes a later row, which has nothing to do with it.
+     */
+    static RecordPosition culprit(RecordPosition inWork, Throwable error) {
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {
             String type = cause.getClass().getName();
             String text = String.valueOf(cause.getMessage());
-            if (cause instanceof TaskKilledException || cause instanceof InterruptedException) return false;
-            if (INFRASTRUCTURE.stream().anyMatch(type::startsWith)) return false;
-            if (EAGRE_ERRORS.stream().anyMatch(text::startsWith)) return false;
+            if (cause instanceof FailureOfEarlierRow earlier) return earlier.culprit();
+            if (cause instanceof TaskKilledException || cause instanceof InterruptedException) return null;
+            if (INFRASTRUCTURE.stream().anyMatch(type::startsWith)) return null;
+            if (EAGRE_ERRORS.stream().anyMatch(text::startsWith)) return null;
         }
-        return true;
+        return inWork;
     }
 
     /** The suspects of this session's latest queries: pipeline, topic, partition, offset; oldest first. */

@@ -9,19 +9,17 @@ import java.io.ObjectInputStream;
 import java.io.ObjectOutput;
 import java.io.ObjectOutputStream;
 import java.io.UncheckedIOException;
-import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
-import org.roaringbitmap.longlong.Roaring64Bitmap;
+import java.util.stream.Stream;
 
 /**
- * The identities found in the output: for each source partition and ordinal, the exact set of offsets.
+ * The identities found in the output: for each source partition, the exact set of offsets and ordinals.
  * The highest offset is not enough, because expired batches and rows with several results leave gaps.
  */
 public final class DeliveredOffsets implements Externalizable {
-    private final Map<String, Map<Integer, List<Roaring64Bitmap>>> positions = new HashMap<>();
+    private final Map<String, Map<Integer, PartitionResults>> positions = new HashMap<>();
 
     /** For deserialization, and for a first run. */
     public DeliveredOffsets() {}
@@ -33,18 +31,16 @@ public final class DeliveredOffsets implements Externalizable {
     /** Whether an identity was delivered. */
     public boolean contains(String topic, int partition, long offset, int ordinal) {
         if (positions.isEmpty()) return false;
-        Map<Integer, List<Roaring64Bitmap>> partitions = positions.get(topic);
-        List<Roaring64Bitmap> ordinals = partitions == null ? null : partitions.get(partition);
-        return ordinals != null && ordinal < ordinals.size() && ordinals.get(ordinal).contains(offset);
+        Map<Integer, PartitionResults> partitions = positions.get(topic);
+        PartitionResults results = partitions == null ? null : partitions.get(partition);
+        return results != null && results.contains(offset, ordinal);
     }
 
     /** Adds an identity. */
     void add(String topic, int partition, long offset, int ordinal) {
-        List<Roaring64Bitmap> ordinals = positions
-                .computeIfAbsent(topic, t -> new HashMap<>())
-                .computeIfAbsent(partition, p -> new ArrayList<>());
-        while (ordinals.size() <= ordinal) ordinals.add(new Roaring64Bitmap());
-        ordinals.get(ordinal).addLong(offset);
+        positions.computeIfAbsent(topic, t -> new HashMap<>())
+                .computeIfAbsent(partition, p -> new PartitionResults())
+                .add(offset, ordinal);
     }
 
     /** Serializes the set as text, for the JSON in a plan. */
@@ -72,21 +68,19 @@ public final class DeliveredOffsets implements Externalizable {
 
     /** The number of identities. */
     public long size() {
-        return positions.values().stream()
-                .flatMap(partitions -> partitions.values().stream())
-                .flatMap(List::stream)
-                .mapToLong(Roaring64Bitmap::getLongCardinality)
-                .sum();
+        return all().mapToLong(PartitionResults::size).sum();
+    }
+
+    private Stream<PartitionResults> all() {
+        return positions.values().stream().flatMap(partitions -> partitions.values().stream());
     }
 
     /** Merges the highest offset of each source partition into {@code highest}. */
     void reach(Map<String, Map<Integer, Long>> highest) {
         positions.forEach((name, partitions) -> {
             String topic = name.substring(name.lastIndexOf(' ') + 1);
-            partitions.forEach((partition, ordinals) -> ordinals.stream()
-                    .filter(set -> !set.isEmpty())
-                    .forEach(set -> highest.computeIfAbsent(topic, t -> new HashMap<>())
-                            .merge(partition, set.last(), Math::max)));
+            Map<Integer, Long> merged = highest.computeIfAbsent(topic, t -> new HashMap<>());
+            partitions.forEach((partition, results) -> merged.merge(partition, results.highest(), Math::max));
         });
     }
 
@@ -95,25 +89,19 @@ public final class DeliveredOffsets implements Externalizable {
      * offset of each source partition.
      */
     DeliveredOffsets fillGaps() {
-        positions.values().forEach(partitions -> partitions.values().forEach(ordinals -> ordinals.forEach(set -> {
-            if (!set.isEmpty()) set.addRange(set.first(), set.last() + 1);
-        })));
+        all().forEach(PartitionResults::fillGaps);
         return this;
     }
 
     @Override
     public void writeExternal(ObjectOutput out) throws IOException {
         out.writeInt(positions.size());
-        for (Map.Entry<String, Map<Integer, List<Roaring64Bitmap>>> topic : positions.entrySet()) {
+        for (Map.Entry<String, Map<Integer, PartitionResults>> topic : positions.entrySet()) {
             out.writeUTF(topic.getKey());
             out.writeInt(topic.getValue().size());
-            for (Map.Entry<Integer, List<Roaring64Bitmap>> partition : topic.getValue().entrySet()) {
+            for (Map.Entry<Integer, PartitionResults> partition : topic.getValue().entrySet()) {
                 out.writeInt(partition.getKey());
-                out.writeInt(partition.getValue().size());
-                for (Roaring64Bitmap set : partition.getValue()) {
-                    set.runOptimize();
-                    set.serialize(out);
-                }
+                partition.getValue().write(out);
             }
         }
     }
@@ -121,16 +109,10 @@ public final class DeliveredOffsets implements Externalizable {
     @Override
     public void readExternal(ObjectInput in) throws IOException {
         for (int topics = in.readInt(); topics > 0; topics--) {
-            Map<Integer, List<Roaring64Bitmap>> partitions = new HashMap<>();
+            Map<Integer, PartitionResults> partitions = new HashMap<>();
             positions.put(in.readUTF(), partitions);
             for (int count = in.readInt(); count > 0; count--) {
-                List<Roaring64Bitmap> ordinals = new ArrayList<>();
-                partitions.put(in.readInt(), ordinals);
-                for (int sets = in.readInt(); sets > 0; sets--) {
-                    Roaring64Bitmap set = new Roaring64Bitmap();
-                    set.deserialize(in);
-                    ordinals.add(set);
-                }
+                partitions.put(in.readInt(), PartitionResults.read(in));
             }
         }
     }

@@ -201,6 +201,12 @@ final class Provenance {
                         "explode after the shuffle.");
             }
         }
+        boolean hidesKeys = nodes.stream().anyMatch(node -> node instanceof Union
+                && below(node).stream().anyMatch(Deduplicate.class::isInstance));
+        if (hidesKeys) {
+            throw unsupported("unites deduplicated rows with others: in a replay another row of a key may come first",
+                    "call dropDuplicates after the union.");
+        }
         if (lowest == null) return;
         if (stateful.size() > 1 || shuffles) {
             throw unsupported("shuffles more than once: the order of a key's rows changes in a replay",

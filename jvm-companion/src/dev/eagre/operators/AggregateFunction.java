@@ -74,6 +74,7 @@ final class AggregateFunction {
         DistinctSketch sketch;
     }
 
+    /** Adds a row; minus zero becomes zero, because SQL does not distinguish them. */
     void add(Partial partial, Row row) {
         if (row.isNullAt(column)) return;
         Partial single = new Partial();
@@ -82,7 +83,7 @@ final class AggregateFunction {
             single.sketch = DistinctSketch.of(row.getLong(column));
         } else if (kind != Kind.COUNT) {
             single.whole = whole ? row.getLong(column) : 0;
-            single.real = whole ? single.whole : row.getDouble(column);
+            single.real = whole ? single.whole : row.getDouble(column) + 0.0;
         }
         merge(partial, single);
     }

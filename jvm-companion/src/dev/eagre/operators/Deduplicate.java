@@ -48,7 +48,7 @@ final class Deduplicate extends Operator<Deduplicate.Passed> {
     }
 
     @Override
-    boolean isLate(Passed state, long at) {
+    boolean isLate(Passed state, Row row, long at) {
         return state.isPast(at, within);
     }
 

@@ -82,17 +82,34 @@ final class IntervalJoin extends Operator<IntervalJoin.Both> {
     }
 
     @Override
-    boolean isLate(Both state, long at) {
+    boolean isLate(Both state, Row row, long at) {
         return state.isPast(at, grace);
     }
 
     @Override
+    boolean joins() {
+        return true;
+    }
+
+    @Override
+    void unmatched(Row group, Row row, List<Row> out) {
+        giveAlone(group, held(row), out);
+    }
+
+    private Held held(Row row) {
+        Held held = new Held();
+        held.side = row.getInt(side);
+        held.row = row.getAs(row.length() - 1);
+        return held;
+    }
+
+    @Override
     void row(Row group, Both state, Row row, long at, List<Row> out) {
-        Held mine = new Held();
-        mine.side = row.getInt(side);
+        Held mine = held(row);
         mine.at = at;
         mine.touched = state.touched;
-        mine.row = row.getAs(row.length() - 1);
+        removePast(group, state, out);
+        if (isFull(state.rows.stream().mapToLong(held -> held.row.length).sum(), mine.row, row)) return;
         for (Held other : state.rows) {
             if (other.side == mine.side || !near(mine, other)) continue;
             mine.matched = true;
@@ -102,6 +119,11 @@ final class IntervalJoin extends Operator<IntervalJoin.Both> {
             out.add(KeyedResults.row(group, left, right, mine.side));
         }
         state.rows.add(mine);
+        removePast(group, state, out);
+    }
+
+    /** Removes the rows that can no longer match. */
+    private void removePast(Row group, Both state, List<Row> out) {
         for (Iterator<Held> rows = state.rows.iterator(); rows.hasNext(); ) {
             Held held = rows.next();
             if (held.at + reach(held) >= state.newest - grace) continue;
@@ -115,7 +137,7 @@ final class IntervalJoin extends Operator<IntervalJoin.Both> {
         return later >= -before && later <= after;
     }
 
-    /** How much newer a row of the other side can be to match a row. */
+    /** How much newer a row of the other side can be to match a row; negative if it must be older. */
     private long reach(Held held) {
         return held.side == LEFT ? after : before;
     }
@@ -141,7 +163,7 @@ final class IntervalJoin extends Operator<IntervalJoin.Both> {
     }
 
     private long end(Held held) {
-        return held.touched + (reach(held) + grace) / 1000;
+        return held.touched + Math.max(0, reach(held)) / 1000 + silenceMs(grace);
     }
 
     @Override
@@ -151,6 +173,6 @@ final class IntervalJoin extends Operator<IntervalJoin.Both> {
 
     @Override
     long keepsMs() {
-        return (Math.max(before, after) + grace) / 1000;
+        return Math.max(before, after) / 1000 + silenceMs(grace);
     }
 }

@@ -81,27 +81,51 @@ final class Lookup extends Operator<Lookup.Versions> {
     }
 
     @Override
-    boolean isLate(Versions state, long at) {
-        return versioned && state.isPast(at, history);
+    boolean isLate(Versions state, Row row, long at) {
+        if (!versioned || !state.isPast(at, history)) return false;
+        return !isTable(row) || at < oldest(state);
+    }
+
+    private boolean isTable(Row row) {
+        return row.getInt(side) == TABLE;
+    }
+
+    @Override
+    boolean joins() {
+        return true;
+    }
+
+    @Override
+    void unmatched(Row group, Row row, List<Row> out) {
+        late(row, out);
     }
 
     @Override
     void late(Row row, List<Row> out) {
-        if (row.getInt(side) != TABLE && !inner) out.add(joined(row.getAs(row.length() - 1), null));
+        if (!isTable(row) && !inner) out.add(joined(row.getAs(row.length() - 1), null));
     }
 
     @Override
     void row(Row group, Versions state, Row row, long at, List<Row> out) {
         byte[] bytes = row.getAs(row.length() - 1);
-        if (row.getInt(side) == TABLE) {
+        boolean isTable = isTable(row);
+        boolean waits = !isTable && waitsMs > 0 && !known(state, at);
+        prune(state);
+        if ((isTable && versioned || waits) && isFull(stored(state), bytes, row)) return;
+        if (isTable) {
             state.versions.put(versioned ? at : LATEST, row.getBoolean(deleted) ? null : bytes);
             release(state, out);
-        } else if (waitsMs > 0 && !known(state, at)) {
+        } else if (waits) {
             state.waiting.add(new Waiting(at, state.touched, bytes));
         } else {
             give(state, at, bytes, out);
         }
         prune(state);
+    }
+
+    private static long stored(Versions state) {
+        return state.versions.values().stream().filter(Objects::nonNull).mapToLong(version -> version.length).sum()
+                + state.waiting.stream().mapToLong(waitingRow -> waitingRow.row.length).sum();
     }
 
     private Map.Entry<Long, byte[]> version(Versions state, long at) {
@@ -133,9 +157,14 @@ final class Lookup extends Operator<Lookup.Versions> {
 
     /** Retains the versions that a row in time can need: the history and one older version. */
     private void prune(Versions state) {
-        if (!versioned || state.newest == Long.MIN_VALUE) return;
+        if (versioned) state.versions.headMap(oldest(state), false).clear();
+    }
+
+    /** The time of the oldest version that a row in time can need; without an older one, any version. */
+    private long oldest(Versions state) {
+        if (state.newest == Long.MIN_VALUE) return Long.MIN_VALUE;
         Long oldest = state.versions.floorKey(state.newest - history);
-        if (oldest != null) state.versions.headMap(oldest, false).clear();
+        return oldest == null ? Long.MIN_VALUE : oldest;
     }
 
     @Override
@@ -150,7 +179,7 @@ final class Lookup extends Operator<Lookup.Versions> {
 
     @Override
     long due(Versions state) {
-        long idle = isDeleted(state) ? Math.min(deletionEnds(state), super.due(state)) : super.due(state);
+        long idle = isDeleted(state) ? deletionEnds(state) : super.due(state);
         return state.waiting.stream().mapToLong(waitingRow -> waitingRow.touched + waitsMs).min().orElse(idle);
     }
 

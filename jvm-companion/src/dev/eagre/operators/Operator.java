@@ -9,6 +9,8 @@ import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -53,6 +55,9 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     /** Anything due later than this is never due. */
     private static final long FOREVER_MS = 1L << 50;
 
+    /** The least time that the wall clock allows for rows in flight, even without a grace period. */
+    private static final long IN_FLIGHT_MS = 1_000;
+
     private final String spec;
     private final String id = UUID.randomUUID().toString();
 
@@ -61,6 +66,9 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     private transient ValueState<byte[]> value;
     private transient ArrivalClock clock;
     private transient long lates;
+    private transient long aheadMs;
+    private transient long maxBytes;
+    private transient RejectedRows rejected;
     private transient OffsetOrder merging;
     private transient Map<Row, S> hot;
 
@@ -90,6 +98,11 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
             return newest != Long.MIN_VALUE && at < newest - by;
         }
 
+        /** Reads a state that was written in a layout. */
+        void read(DataInputStream in, int layout) throws IOException {
+            read(in);
+        }
+
         void read(DataInputStream in) throws IOException {
             newest = in.readLong();
             touched = in.readLong();
@@ -111,18 +124,26 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     /** Processes a row that has a time. */
     abstract void row(Row group, S state, Row row, long at, List<Row> out);
 
+    /** Whether keys are compared as in a join of SQL, where null equals nothing. Otherwise null is a key like any other. */
+    boolean joins() {
+        return false;
+    }
+
+    /** Handles a row whose key has a null, if that equals nothing: the row needs no state. */
+    void unmatched(Row group, Row row, List<Row> out) {}
+
     /** Handles a row that is late or has no time, in addition to counting it. */
     void late(Row row, List<Row> out) {}
 
     /** Whether a row is too late. */
-    abstract boolean isLate(S state, long at);
+    abstract boolean isLate(S state, Row row, long at);
 
     /** How long after its last row a key is complete, in milliseconds. */
     abstract long keepsMs();
 
-    /** When the next action is due by the task's clock; the end of the state if there is none earlier. */
+    /** When the next action is due by the task's clock; never if only the end of the state is left. */
     long due(S state) {
-        return state.touched + keepsMs();
+        return FOREVER_MS;
     }
 
     /** How long the next action must wait after a start, in milliseconds. */
@@ -142,6 +163,11 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
      */
     boolean keepsHot() {
         return false;
+    }
+
+    /** The layout in which states are written; older ones can still be read. */
+    int layout() {
+        return StateLayout.VERSION;
     }
 
     /** Whether there is no state to retain. */
@@ -181,6 +207,9 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         pipeline = spec.get("pipeline").asText();
         name = spec.get("operator").asText();
         value = getHandle().getValueState(name, EncoderCache.of(Encoders.BINARY()), TTLConfig.NONE());
+        aheadMs = spec.path("ahead_ms").asLong(Long.MAX_VALUE);
+        maxBytes = spec.path("max_bytes").asLong(Long.MAX_VALUE);
+        rejected = new RejectedRows(spec);
         merging = new OffsetOrder(written);
         hot = new LinkedHashMap<>(HOT, 0.75f, true) {
             @Override
@@ -198,39 +227,78 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         List<Row> out = new ArrayList<>();
         long now = times.getCurrentProcessingTimeInMs();
         S state = null;
+        boolean changed = false;
         while (rows.hasNext()) {
             for (Row row : merging.next(rows)) {
-                if (row.isNullAt(row.length() - 1)) continue;
+                boolean tick = row.isNullAt(row.length() - 1);
+                clock.runs(now, tick);
+                if (tick) continue;
+                if (joins() && group.anyNull()) {
+                    unmatched(group, row, out);
+                    continue;
+                }
                 if (state == null) state = load(group);
-                take(group, state, row, now, out);
+                changed |= take(group, state, row, now, out);
             }
         }
-        if (state != null) store(group, state, now);
+        if (changed) store(group, state, now);
         return CollectionConverters.asScala(out.iterator());
     }
 
-    private void take(Row group, S state, Row row, long now, List<Row> out) {
-        clock.saw(now, written < 0 || row.isNullAt(written) ? null : row.getLong(written));
-        state.touched = Math.max(state.touched, clock.time(now));
-        if (row.isNullAt(at) || isLate(state, row.getLong(at))) {
+    /** Processes a row, and returns whether it may have changed the state: a late row does not keep it alive. */
+    private boolean take(Row group, S state, Row row, long now, List<Row> out) {
+        Long recorded = recorded(row);
+        clock.saw(now, recorded);
+        if (isAhead(row, recorded == null ? now : Math.min(recorded, now))) return false;
+        if (row.isNullAt(at) || isLate(state, row, row.getLong(at))) {
             RowCounters.add(pipeline, "late");
             lates++;
             late(row, out);
-            return;
+            return false;
         }
+        state.touched = Math.max(state.touched, clock.time(now));
         state.newest = Math.max(state.newest, row.getLong(at));
         row(group, state, row, row.getLong(at), out);
+        return true;
+    }
+
+    /** When the record of a row was written, in milliseconds; null if unknown, for which Kafka has -1. */
+    private Long recorded(Row row) {
+        return written < 0 || row.isNullAt(written) || row.getLong(written) < 0 ? null : row.getLong(written);
+    }
+
+    /** Rejects a row whose time is too far ahead of its arrival: all later rows of its key would be late. */
+    private boolean isAhead(Row row, long arrivedMs) {
+        if (row.isNullAt(at) || row.getLong(at) / 1000 - arrivedMs <= aheadMs) return false;
+        reject("EVENT_TIME_AHEAD", "the event time " + Instant.ofEpochMilli(row.getLong(at) / 1000) + " is more than "
+                + Duration.ofMillis(aheadMs) + " ahead of the row's arrival at " + Instant.ofEpochMilli(arrivedMs)
+                + " (spark.eagre.maxEventTimeAhead)", row);
+        return true;
+    }
+
+    /** Whether a key has no room for another row, which is then rejected: its state is rewritten with each row. */
+    final boolean isFull(long stored, byte[] bytes, Row row) {
+        if (stored + bytes.length <= maxBytes) return false;
+        reject("STATE_FULL", "the rows of the key already hold " + stored + " bytes, and the limit is " + maxBytes
+                + " (spark.eagre.maxStatePerKey)", row);
+        return true;
+    }
+
+    /** Applies the error policy to a row that cannot be processed. */
+    final void reject(String code, String reason, Row row) {
+        rejected.reject(code, name + ": " + reason, row);
     }
 
     @Override
     public Iterator<Row> handleExpiredTimer(Row group, TimerValues times, ExpiredTimerInfo timer) {
         List<Row> out = new ArrayList<>();
         long now = times.getCurrentProcessingTimeInMs();
+        clock.runs(now, false);
         S state = load(group);
         if (timer.getExpiryTimeInMs() != state.timer) return CollectionConverters.asScala(out.iterator());
         state.timer = 0;
         if (trusted(due(state)) <= now) ring(group, state, now, out);
-        if (clock.wall(state.touched + keepsMs(), keepsMs()) <= now) {
+        if (ends(state) <= now) {
             drop(group);
         } else {
             store(group, state, now);
@@ -241,8 +309,19 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
     /** Called at the end of the epoch or batch. */
     @Override
     public void close() {
+        if (rejected != null) rejected.flush();
         if (lates > 0) LOG.warn("[{}] {}: {} rows arrived too late", pipeline, name, lates);
         lates = 0;
+    }
+
+    /** How long the wall clock waits for rows after the end of a window: the grace period, but at least a second. */
+    static long silenceMs(long grace) {
+        return Math.max(grace / 1000, IN_FLIGHT_MS);
+    }
+
+    /** When the state ends, by the wall clock. */
+    private long ends(S state) {
+        return clock.wall(state.touched + keepsMs(), keepsMs());
     }
 
     /** The wall-clock time at which the task's clock reaches a time, without shortening a wait. */
@@ -266,8 +345,8 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
         byte[] bytes = value.get();
         S state = empty();
         if (bytes == null) return state;
-        return StateLayout.read(bytes, name, in -> {
-            state.read(in);
+        return StateLayout.read(bytes, name, layout(), (in, layout) -> {
+            state.read(in, layout);
             return state;
         });
     }
@@ -282,14 +361,14 @@ abstract class Operator<S extends Operator.State> extends StatefulProcessor<Row,
             drop(group);
             return;
         }
-        long due = Math.max(trusted(due(state)), now + 1);
+        long due = Math.max(Math.min(trusted(due(state)), ends(state)), now + 1);
         if (due < FOREVER_MS && (state.timer == 0 || state.timer > due)) {
             if (state.timer != 0) getHandle().deleteTimer(state.timer);
             getHandle().registerTimer(due);
             state.timer = due;
         }
         save(state);
-        value.update(StateLayout.write(state::write));
+        value.update(StateLayout.write(layout(), state::write));
         if (keepsHot() && hashesByValue(group)) hot.put(group, state);
     }
 

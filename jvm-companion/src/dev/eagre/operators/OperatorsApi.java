@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.eagre.deadletter.QueryContext;
 import dev.eagre.python.codec.RowBytes;
+import dev.eagre.spark.NormalizedKeys;
 import dev.eagre.spark.RowSteps;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -31,15 +32,16 @@ public final class OperatorsApi {
     /**
      * Applies an operator to rows.
      *
+     * @param given the rows
      * @param name the name of the operator
      * @param keys the number of leading key columns
      * @param spec the settings of the operator, as JSON
      * @param results the columns of its results, as JSON
      */
-    public static Dataset<Row> over(Dataset<Row> rows, String name, int keys, String spec, String results) {
+    public static Dataset<Row> over(Dataset<Row> given, String name, int keys, String spec, String results) {
+        Dataset<Row> rows = NormalizedKeys.of(given, keys);
         List<String> columns = Arrays.asList(rows.columns());
-        String pipeline = QueryContext.pipeline(rows.queryExecution().analyzed());
-        Operator<?> operator = make(name, named(spec, pipeline), columns.indexOf(Operator.AT), columns.indexOf(Operator.WRITTEN));
+        Operator<?> operator = make(name, inQuery(spec, rows.queryExecution().analyzed()), columns.indexOf(Operator.AT), columns.indexOf(Operator.WRITTEN));
         StructType key = new StructType(Arrays.copyOf(rows.schema().fields(), keys));
         Column[] grouping = columns.stream().limit(keys).map(OperatorsApi::quoted).toArray(Column[]::new);
         return rows.groupBy(grouping)
@@ -48,9 +50,14 @@ public final class OperatorsApi {
                 .toDF();
     }
 
-    private static String named(String spec, String pipeline) {
+    /** Adds the name of the query's pipeline and its error policy to a spec. */
+    private static String inQuery(String spec, LogicalPlan plan) {
+        ObjectMapper json = new ObjectMapper();
         try {
-            return ((ObjectNode) new ObjectMapper().readTree(spec)).put("pipeline", pipeline).toString();
+            ObjectNode complete = (ObjectNode) json.readTree(spec);
+            complete.put("pipeline", QueryContext.pipeline(plan));
+            complete.set("errors", json.readTree(QueryContext.policy(plan)));
+            return complete.toString();
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }

@@ -117,7 +117,7 @@ final class Rolling extends Operator<Rolling.Slices> {
     }
 
     @Override
-    boolean isLate(Slices state, long at) {
+    boolean isLate(Slices state, Row row, long at) {
         return state.isPast(at, grace);
     }
 

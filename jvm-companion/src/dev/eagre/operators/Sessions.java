@@ -6,8 +6,10 @@ import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Comparator;
 import java.util.List;
+import java.util.function.Predicate;
 import org.apache.spark.sql.Row;
 
 /**
@@ -19,10 +21,12 @@ final class Sessions extends Operator<Sessions.Open> {
     private static final String OPEN = "open";
     private static final String MERGED = "merged";
     private static final String FINAL = "final";
+    private static final Comparator<Session> BY_START = Comparator.comparingLong(session -> session.start);
 
     private transient long gap;
     private transient long grace;
     private transient long waitsMs;
+    private transient long retentionMs;
     private transient boolean updates;
     private transient List<AggregateFunction> aggregates;
 
@@ -67,7 +71,8 @@ final class Sessions extends Operator<Sessions.Open> {
     void open(JsonNode spec) {
         gap = spec.get("gap").asLong();
         grace = spec.get("grace").asLong();
-        waitsMs = (gap + grace) / 1000;
+        waitsMs = gap / 1000 + silenceMs(grace);
+        retentionMs = spec.path("retention_ms").asLong();
         updates = spec.get("updates").asBoolean();
         aggregates = AggregateFunction.all(spec.get("aggregates"));
     }
@@ -78,7 +83,7 @@ final class Sessions extends Operator<Sessions.Open> {
     }
 
     @Override
-    boolean isLate(Open state, long at) {
+    boolean isLate(Open state, Row row, long at) {
         return at <= state.closed || state.isPast(at + gap, grace);
     }
 
@@ -93,7 +98,7 @@ final class Sessions extends Operator<Sessions.Open> {
         AggregateFunction.add(aggregates, mine.partials, row);
         List<Session> met = state.sessions.stream()
                 .filter(other -> at >= other.start - gap && at <= other.last + gap)
-                .sorted(Comparator.comparingLong(session -> session.start))
+                .sorted(BY_START)
                 .toList();
         state.sessions.removeAll(met);
         for (Session other : met) merge(mine, other);
@@ -126,30 +131,32 @@ final class Sessions extends Operator<Sessions.Open> {
         return KeyedResults.row(group, values);
     }
 
-    private boolean close(Row group, Open state, List<Row> out, java.util.function.Predicate<Session> over) {
+    private void close(Row group, Open state, List<Row> out, Predicate<Session> over) {
         List<Session> ended = state.sessions.stream()
                 .filter(over)
-                .sorted(Comparator.comparingLong(session -> session.start))
+                .sorted(BY_START)
                 .toList();
         for (Session session : ended) out.add(result(group, session, FINAL, session.row));
-        return state.sessions.removeAll(ended);
+        state.sessions.removeAll(ended);
     }
 
+    /** Ends sessions in their order: an older session that can still have rows keeps the newer ones open. */
     @Override
     void ring(Row group, Open state, long now, List<Row> out) {
-        for (Session session : state.sessions) {
-            if (over(session, now)) state.closed = Math.max(state.closed, session.last + gap);
+        while (!state.sessions.isEmpty() && trusted(due(state)) <= now) {
+            Session first = first(state);
+            state.closed = Math.max(state.closed, first.last + gap);
+            close(group, state, out, session -> session == first);
         }
-        close(group, state, out, session -> over(session, now));
     }
 
-    private boolean over(Session session, long now) {
-        return trusted(session.touched + waitsMs) <= now;
+    private static Session first(Open state) {
+        return Collections.min(state.sessions, BY_START);
     }
 
     @Override
     long due(Open state) {
-        return state.sessions.stream().mapToLong(session -> session.touched + waitsMs).min().orElse(super.due(state));
+        return state.sessions.isEmpty() ? super.due(state) : first(state).touched + waitsMs;
     }
 
     @Override
@@ -157,8 +164,9 @@ final class Sessions extends Operator<Sessions.Open> {
         return waitsMs;
     }
 
+    /** The time up to which sessions are closed is kept for the retention, so that none of them opens again. */
     @Override
     long keepsMs() {
-        return 2 * waitsMs;
+        return Math.max(2 * waitsMs, retentionMs);
     }
 }

@@ -24,11 +24,20 @@ final class StateLayout {
         T from(DataInputStream in) throws IOException;
     }
 
+    /** Reads a state of one of several layouts. */
+    interface VersionedReads<T> {
+        T from(DataInputStream in, int version) throws IOException;
+    }
+
     static byte[] write(Writes state) {
+        return write(VERSION, state);
+    }
+
+    static byte[] write(int version, Writes state) {
         try {
             ByteArrayOutputStream bytes = new ByteArrayOutputStream(128);
             DataOutputStream out = new DataOutputStream(bytes);
-            out.writeByte(VERSION);
+            out.writeByte(version);
             state.to(out);
             return bytes.toByteArray();
         } catch (IOException error) {
@@ -37,15 +46,20 @@ final class StateLayout {
     }
 
     static <T> T read(byte[] bytes, String operator, Reads<T> reads) {
+        return read(bytes, operator, VERSION, (in, version) -> reads.from(in));
+    }
+
+    /** Reads a state of any layout up to the newest one. */
+    static <T> T read(byte[] bytes, String operator, int newest, VersionedReads<T> reads) {
         try {
             DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes));
             int version = in.readUnsignedByte();
-            if (version != VERSION) {
+            if (version < VERSION || version > newest) {
                 throw new IllegalStateException("STATE_LAYOUT: the checkpoint holds state of " + operator
-                        + " in layout " + version + ", and this release reads layout " + VERSION
+                        + " in layout " + version + ", and this release reads layout " + newest
                         + "; run the release that wrote it, or start from scratch with `eagre checkpoint reset`");
             }
-            return reads.from(in);
+            return reads.from(in, version);
         } catch (IOException error) {
             throw new UncheckedIOException("the state of " + operator + " cannot be read", error);
         }

@@ -19,6 +19,7 @@ final class Windows extends Operator<Windows.Open> {
     private transient long length;
     private transient long slide;
     private transient long grace;
+    private transient long retentionMs;
     private transient boolean updates;
     private transient List<AggregateFunction> aggregates;
 
@@ -64,6 +65,7 @@ final class Windows extends Operator<Windows.Open> {
         length = spec.get("window").asLong();
         slide = spec.get("slide").asLong();
         grace = spec.get("grace").asLong();
+        retentionMs = spec.path("retention_ms").asLong();
         updates = spec.get("updates").asBoolean();
         aggregates = AggregateFunction.all(spec.get("aggregates"));
     }
@@ -74,7 +76,7 @@ final class Windows extends Operator<Windows.Open> {
     }
 
     @Override
-    boolean isLate(Open state, long at) {
+    boolean isLate(Open state, Row row, long at) {
         return floor(at, slide) + length <= state.over();
     }
 
@@ -109,38 +111,42 @@ final class Windows extends Operator<Windows.Open> {
         return KeyedResults.row(group, values);
     }
 
+    /** Closes windows in their order: an older window that can still have rows keeps the newer ones open. */
     @Override
     void ring(Row group, Open state, long now, List<Row> out) {
-        if (updates) return;
-        List<Long> over = new ArrayList<>();
-        for (Map.Entry<Long, WindowContents> entry : state.windows.entrySet()) {
-            if (trusted(end(entry.getKey(), entry.getValue())) <= now) over.add(entry.getKey());
+        while (!state.windows.isEmpty() && trusted(due(state)) <= now) {
+            state.closed = Math.max(state.closed, state.windows.firstKey() + length);
+            close(group, state, out, start -> start + length <= state.closed);
         }
-        for (long start : over) state.closed = Math.max(state.closed, start + length);
-        close(group, state, out, over::contains);
     }
 
-    /** When a window ends by the wall clock: the time remaining at its last row, plus the grace period. */
-    private long end(long start, WindowContents window) {
-        return window.touched + (start + length - window.last + grace) / 1000;
+    /**
+     * When a window ends by the wall clock: the time remaining at its last row, plus the silence after it. A window
+     * that is emitted with each row remains open until its key has been idle for a while.
+     */
+    private long end(Open state, long start, WindowContents window) {
+        if (updates) return state.touched + idleMs();
+        return window.touched + (start + length - window.last) / 1000 + silenceMs(grace);
     }
 
     @Override
     long due(Open state) {
-        if (updates) return super.due(state);
-        return state.windows.entrySet().stream()
-                .mapToLong(entry -> end(entry.getKey(), entry.getValue()))
-                .min()
-                .orElse(super.due(state));
+        Map.Entry<Long, WindowContents> first = state.windows.firstEntry();
+        return first == null ? super.due(state) : end(state, first.getKey(), first.getValue());
     }
 
     @Override
     long waitsMs() {
-        return (length + grace) / 1000;
+        return updates ? idleMs() : length / 1000 + silenceMs(grace);
     }
 
+    private long idleMs() {
+        return 2 * (length + grace) / 1000;
+    }
+
+    /** The time up to which windows are closed is kept for the retention, so that none of them opens again. */
     @Override
     long keepsMs() {
-        return 2 * (length + grace) / 1000;
+        return Math.max(Math.max(idleMs(), waitsMs()), retentionMs);
     }
 }

@@ -1,6 +1,7 @@
 package dev.eagre.shuffle;
 
 import dev.eagre.commit.Barrier;
+import dev.eagre.commit.RowCount;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.Partitioner;
@@ -84,7 +85,7 @@ public final class InProcessShuffle extends StreamingShuffleManager {
 
         @Override
         public void write(Iterator<Product2<K, V>> rows) {
-            Barrier.RowCount sent = Barrier.sentBy(task);
+            RowCount sent = Barrier.shuffledBy(task);
             while (rows.hasNext()) {
                 Product2<K, V> row = rows.next();
                 sent.increment();

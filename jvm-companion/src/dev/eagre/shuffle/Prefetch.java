@@ -1,6 +1,8 @@
 package dev.eagre.shuffle;
 
 import dev.eagre.commit.Barrier;
+import dev.eagre.commit.ReceivedCount;
+import dev.eagre.commit.RowCount;
 import dev.eagre.spark.RowSteps;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -46,8 +48,8 @@ public final class Prefetch extends AbstractIterator<Object> {
     private final Iterator<Object> rows;
     private final InternalRow tick;
     private final long tickMs;
-    private final Barrier.RowCount sent;
-    private final Barrier.ReceivedCount received;
+    private final RowCount sent;
+    private final ReceivedCount received;
     private Object next;
     private boolean reading;
     private int streak;
@@ -88,14 +90,10 @@ public final class Prefetch extends AbstractIterator<Object> {
             TaskContext task = TaskContext.get();
             InternalRow tick = new GenericInternalRow(new Object[columns]);
             RowQueue rowQueue = looksAhead ? null : RowQueue.of(task);
-            if (rowQueue != null) {
-                Barrier.onPause(task, rowQueue::pause);
-                return new TimerTicks(rowQueue, rows, tick, tickMs);
-            }
+            if (rowQueue != null) return new TimerTicks(rowQueue, rows, tick, tickMs);
             String name = name(processor, task);
             Prefetch prefetch = new Prefetch(task, rows, tick, tickMs);
             RUNNING.put(name, prefetch);
-            if (tickMs > 0) Barrier.onPause(task, prefetch.queue::put);
             Thread reader = ReaderThreads.start(task, prefetch::read);
             task.addTaskCompletionListener((TaskCompletionListener) context -> {
                 RUNNING.remove(name);
@@ -179,7 +177,7 @@ public final class Prefetch extends AbstractIterator<Object> {
         return row;
     }
 
-    /** Takes a row that the second thread has read; null if that thread has just paused. */
+    /** Takes a row that the second thread has read; null if that thread has just paused, or timers may not fire. */
     private Object nextPrefetched() {
         try {
             if (drained.isEmpty()) queue.drainTo(drained);
@@ -187,15 +185,13 @@ public final class Prefetch extends AbstractIterator<Object> {
             streak = row == null ? streak + 1 : 0;
             if (row == null && tickMs > 0) {
                 row = queue.poll(tickMs, TimeUnit.MILLISECONDS);
-                if (row == null) return tick;
+                if (row == null) return received.mayFireTimers() ? tick : null;
                 streak = 0;
             }
-            if (row instanceof Barrier.PausePoint point) {
-                point.await();
-                return null;
-            }
             if (streak >= ROWS_TO_STOP) pausing = true;
-            if (row == null) row = queue.take();
+            if (row == null) {
+                row = queue.take();
+            }
             if (row != PAUSE) return row;
             reading = false;
             streak = 0;

@@ -1,6 +1,7 @@
 package dev.eagre.shuffle;
 
 import dev.eagre.commit.Barrier;
+import dev.eagre.commit.ReceivedCount;
 import java.util.ArrayDeque;
 import java.util.Map;
 import java.util.NoSuchElementException;
@@ -35,7 +36,7 @@ public final class RowQueue {
     private final Queue<Object> drained = new ArrayDeque<>();
 
     private TaskContext reader;
-    private Barrier.ReceivedCount received;
+    private ReceivedCount received;
     private Object next;
     private int writers;
 
@@ -93,11 +94,6 @@ public final class RowQueue {
         };
     }
 
-    /** Pauses the reader after the rows that are already in the queue. */
-    public void pause(Barrier.PausePoint point) {
-        queue.add(point);
-    }
-
     /** Called by the reader: waits for the next row or the end; false if neither arrives within the time. */
     public boolean awaitNext(long ms) {
         try {
@@ -112,9 +108,7 @@ public final class RowQueue {
                         return false;
                     }
                 }
-                if (item instanceof Barrier.PausePoint point) {
-                    point.await();
-                } else if (item != END) {
+                if (item != END) {
                     received.setIdle(false);
                     next = item;
                 } else if (--writers == 0) {
@@ -125,6 +119,11 @@ public final class RowQueue {
         } catch (InterruptedException killed) {
             throw ended();
         }
+    }
+
+    /** Whether the reader, which waits for a row, may fire its timers now. */
+    boolean mayFireTimers() {
+        return received.mayFireTimers();
     }
 
     private static int bytes(Object row) {

@@ -22,10 +22,15 @@ final class TimerTicks extends AbstractIterator<Object> {
 
     @Override
     public boolean hasNext() {
-        if (next != null) return true;
-        if (!queue.awaitNext(tickMs)) next = tick;
-        else if (rows.hasNext()) next = rows.next();
-        return next != null;
+        while (next == null) {
+            if (queue.awaitNext(tickMs)) {
+                if (!rows.hasNext()) return false;
+                next = rows.next();
+            } else if (queue.mayFireTimers()) {
+                next = tick;
+            }
+        }
+        return true;
     }
 
     @Override

@@ -21,11 +21,6 @@ public final class SinkProducers {
         mine().forEach(producer -> errorsBefore.put(producer, errors(producer)));
     }
 
-    /** Whether the sink has a producer: each of its tasks gets one when it starts. */
-    public boolean exist() {
-        return !mine().isEmpty();
-    }
-
     /**
      * Waits until every record sent so far is delivered or has failed.
      *

@@ -111,6 +111,11 @@ public final class SparkInternals {
         return execution(query).resolvedCheckpointRoot();
     }
 
+    /** The checkpoint of a query on a local or mounted disk, as a folder. */
+    public static java.nio.file.Path localCheckpoint(StreamingQuery query) {
+        return java.nio.file.Path.of(new org.apache.hadoop.fs.Path(checkpoint(query)).toUri().getPath());
+    }
+
     /**
      * Whether a query has state with processing-time timers or TTL: Spark then always has another batch to run, so
      * the query never ends by itself.

@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.streaming.StatefulStreamlineAggregateExec;
+import org.apache.spark.sql.execution.streaming.runtime.RealTimeModeAllowlist;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.util.CompletionIterator;
 import scala.collection.Iterator;
@@ -38,8 +39,12 @@ public final class AggregateFlush extends SparkPlan {
 
     /** Adds the node above each aggregate of the queries that enable it. */
     public static void inject(SparkSessionExtensions extensions) {
-        PhysicalRule.inject(extensions, plan ->
-                "true".equals(SQLConf.get().getConfString(SETTING, "false")) ? wrapAggregates(plan) : plan);
+        PhysicalRule.inject(extensions, plan -> {
+            if (!"true".equals(SQLConf.get().getConfString(SETTING, "false"))) return plan;
+            // Spark's own check of the plan is off, because it does not know this node.
+            RealTimeModeAllowlist.checkAllowedPhysicalOperator(plan, true);
+            return wrapAggregates(plan);
+        });
     }
 
     private static SparkPlan wrapAggregates(SparkPlan plan) {

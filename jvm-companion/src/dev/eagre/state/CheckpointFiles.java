@@ -1,11 +1,14 @@
 package dev.eagre.state;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.StandardCopyOption;
+import java.util.List;
 import java.util.UUID;
+import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
@@ -28,8 +31,11 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedChe
  * every other file system, to the manager that Spark would use.
  */
 public final class CheckpointFiles implements CheckpointFileManager {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
     private final CheckpointFileManager spark;
     private final boolean local;
+    private final Path root;
 
     /** Called by Spark. */
     public CheckpointFiles(Path path, Configuration conf) throws IOException {
@@ -43,6 +49,7 @@ public final class CheckpointFiles implements CheckpointFileManager {
         }
         spark = manager;
         local = isLocal;
+        root = path;
     }
 
     @Override
@@ -87,12 +94,43 @@ public final class CheckpointFiles implements CheckpointFileManager {
 
     @Override
     public Path createCheckpointDirectory() {
+        if (local) requireAdopted(local(root));
         return spark.createCheckpointDirectory();
     }
 
     @Override
     public void close() {
         spark.close();
+    }
+
+    /** Refuses to start a query whose newest commit only Eagre knows: Spark would repeat what came before it. */
+    private static void requireAdopted(java.nio.file.Path root) {
+        try {
+            long last = newest(root.resolve("commits"));
+            for (String folder : List.of("mid-epoch-commits", "bookmarks")) {
+                long number = newest(root.resolve(folder));
+                if (number < 0) continue;
+                java.nio.file.Path file = root.resolve(folder).resolve(Long.toString(number));
+                if (JSON.readTree(file.toFile()).path("batch").asLong(-1) <= last) continue;
+                throw new IllegalStateException("CHECKPOINT_NOT_ADOPTED: the newest commit of checkpoint " + root
+                        + " was taken within an epoch, and Spark's logs do not have it yet. Write it there with `eagre"
+                        + " checkpoint adopt " + root + "`, or start the pipeline with `eagre run`, which does so itself.");
+            }
+        } catch (IOException e) {
+            throw sneakyThrow(e);
+        }
+    }
+
+    /** The highest number among the files of a log; -1 if it has none. */
+    private static long newest(java.nio.file.Path log) throws IOException {
+        if (!Files.isDirectory(log)) return -1;
+        try (Stream<java.nio.file.Path> files = Files.list(log)) {
+            return files.map(file -> file.getFileName().toString())
+                    .filter(name -> !name.isEmpty() && name.chars().allMatch(Character::isDigit))
+                    .mapToLong(Long::parseLong)
+                    .max()
+                    .orElse(-1);
+        }
     }
 
     private static java.nio.file.Path local(Path path) {

@@ -6,7 +6,11 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
 import java.util.UUID;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
@@ -26,6 +30,10 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class StateStores {
     private StateStores() {}
 
+    /** A state store of one partition, as it was written. */
+    public record WrittenStore(
+            long operator, int partition, long version, String id, long keys, long memoryBytes, long diskBytes) {}
+
     /**
      * Writes the state of a query; no row may be in flight meanwhile.
      *
@@ -33,38 +41,61 @@ public final class StateStores {
      */
     public static StateVersion write(UUID run, List<StatefulOperatorStateInfo> operators) {
         long began = System.nanoTime();
+        return loadedBy(run) == count(operators) ? merge(operators, write(run), began) : null;
+    }
+
+    /** The number of stores that the operators of a query have. */
+    public static int count(List<StatefulOperatorStateInfo> operators) {
+        return operators.stream().mapToInt(StatefulOperatorStateInfo::numPartitions).sum();
+    }
+
+    /** The number of stores of a query that are loaded in this JVM; Spark lists a store before it has loaded it. */
+    public static int loadedBy(UUID run) {
+        return (int) stores(run).values().stream().filter(store -> store.loadedVersion() >= 0).count();
+    }
+
+    /** Writes the stores of a query that are loaded in this JVM. */
+    public static List<WrittenStore> write(UUID run) {
+        List<WrittenStore> all = new ArrayList<>();
+        stores(run).forEach((id, store) -> all.add(write(id, store)));
+        return all;
+    }
+
+    private static WrittenStore write(StateStoreId id, RocksDB store) {
+        Tuple2<Object, StateStoreCheckpointInfo> written = store.commit(false);
+        long version = (Long) written._1();
+        Option<String> checkpoint = written._2().stateStoreCkptId();
+        if (checkpoint.isEmpty()) throw new IllegalStateException("STATE_NOT_WRITTEN: version " + version + " has no id");
+        var metrics = store.metricsOpt();
+        // Loads the same version, which reads nothing; further changes go into the next version.
+        store.load(version, checkpoint, false, false);
+        return new WrittenStore(
+                id.operatorId(),
+                id.partitionId(),
+                version,
+                checkpoint.get(),
+                metrics.isDefined() ? metrics.get().numCommittedKeys() : 0,
+                metrics.isDefined() ? metrics.get().totalMemUsageBytes() : 0,
+                metrics.isDefined() ? metrics.get().totalSSTFilesBytes() : 0);
+    }
+
+    /** The version that all stores of a query were written as; {@code began} is when the first write did. */
+    public static StateVersion merge(List<StatefulOperatorStateInfo> operators, List<WrittenStore> stores, long began) {
         Map<Object, String[][]> ids = new HashMap<>();
-        int expected = 0;
-        for (StatefulOperatorStateInfo operator : operators) {
-            ids.put(operator.operatorId(), new String[operator.numPartitions()][]);
-            expected += operator.numPartitions();
+        operators.forEach(operator -> ids.put(operator.operatorId(), new String[operator.numPartitions()][]));
+        Set<Long> versions = stores.stream().map(WrittenStore::version).collect(Collectors.toSet());
+        for (WrittenStore store : stores) ids.get(store.operator())[store.partition()] = new String[] {store.id()};
+        boolean complete = ids.values().stream().flatMap(Stream::of).allMatch(Objects::nonNull);
+        if (versions.size() != 1 || !complete) {
+            throw new IllegalStateException("STATE_NOT_WRITTEN: " + stores.size() + " stores at the versions " + versions);
         }
-        Map<StateStoreId, RocksDB> stores = stores(run);
-        if (stores.size() != expected) return null;
-        long version = -1;
-        long keys = 0;
-        long memory = 0;
-        long disk = 0;
-        for (Map.Entry<StateStoreId, RocksDB> entry : stores.entrySet()) {
-            RocksDB store = entry.getValue();
-            Tuple2<Object, StateStoreCheckpointInfo> written = store.commit(false);
-            long now = (Long) written._1();
-            Option<String> id = written._2().stateStoreCkptId();
-            if (version >= 0 && now != version || id.isEmpty()) {
-                throw new IllegalStateException("STATE_NOT_WRITTEN: the state stores are at different versions: " + version + " and " + now);
-            }
-            version = now;
-            ids.get(entry.getKey().operatorId())[entry.getKey().partitionId()] = new String[] {id.get()};
-            var metrics = store.metricsOpt();
-            if (metrics.isDefined()) {
-                keys += metrics.get().numCommittedKeys();
-                memory += metrics.get().totalMemUsageBytes();
-                disk += metrics.get().totalSSTFilesBytes();
-            }
-            // Loads the same version, which reads nothing; further changes go into the next version.
-            store.load(now, id, false, false);
-        }
-        return new StateVersion(version, ids, keys, memory, disk, (System.nanoTime() - began) / 1_000_000);
+        return new StateVersion(
+                versions.iterator().next(),
+                ids,
+                stores.stream().mapToLong(WrittenStore::keys).sum(),
+                stores.stream().mapToLong(WrittenStore::memoryBytes).sum(),
+                stores.stream().mapToLong(WrittenStore::diskBytes).sum(),
+                (System.nanoTime() - began) / 1_000_000);
     }
 
     private static Map<StateStoreId, RocksDB> stores(UUID run) {

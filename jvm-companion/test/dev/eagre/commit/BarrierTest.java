@@ -3,22 +3,22 @@ package dev.eagre.commit;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static java.util.concurrent.TimeUnit.SECONDS;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.eagre.spark.Tasks;
-import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.List;
 import java.util.UUID;
-import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -123,6 +123,20 @@ class BarrierTest {
         assertEquals(List.of(), barrier.between(5, in(0)), "the next epoch");
     }
 
+    /** Nobody counts the rows that it held any more: they would look processed. */
+    @Test
+    void anEpochInWhichRowsWereLostHasNoMoreCommits() throws Exception {
+        TaskContext failing = Tasks.task(run, 4);
+        Barrier.sentBy(failing).increment();
+        Barrier.receivedBy(failing);
+        assertNull(barrier.whileIdle(in(0), () -> "too early"), "a row is in flight");
+        assertFalse(barrier.hasEnded(4));
+        Tasks.complete(failing);
+        assertEquals("done", barrier.whileIdle(in(0), () -> "done"), "it looks processed");
+        assertTrue(barrier.hasEnded(4));
+        assertNull(barrier.next(4));
+    }
+
     @Test
     void aPausedReaderHoldsTheRowThatItGot() {
         assertTimeoutPreemptively(LIMIT, () -> {
@@ -133,7 +147,7 @@ class BarrierTest {
                 return null;
             }));
             assertEquals(List.of(new RecordPosition("t", 0, 5)),
-                    Barrier.poll(in(20_000), () -> List.of().equals(barrier.next(0)) ? null : barrier.next(0)));
+                    in(20_000).poll(() -> List.of().equals(barrier.next(0)) ? null : barrier.next(0)));
             assertEquals(false, read.isDone());
             barrier.pause(false);
             read.get(10, SECONDS);
@@ -141,8 +155,8 @@ class BarrierTest {
         });
     }
 
-    private static long in(long ms) {
-        return System.nanoTime() + MILLISECONDS.toNanos(ms);
+    private static Deadline in(long ms) {
+        return Deadline.in(ms);
     }
 
     @Test
@@ -153,8 +167,8 @@ class BarrierTest {
     @Test
     void theBarrierWaitsForAQueuedRow() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            Barrier.RowCount sent = Barrier.sentBy(task);
-            Barrier.ReceivedCount received = Barrier.receivedBy(task);
+            RowCount sent = Barrier.sentBy(task);
+            ReceivedCount received = Barrier.receivedBy(task);
             received.setIdle(true);
             sent.increment();
             assertNull(barrier.whileIdle(in(20), () -> "too early"));
@@ -165,8 +179,8 @@ class BarrierTest {
 
     @Test
     void theBarrierWaitsForARowInFlight() throws Exception {
-        Barrier.RowCount sent = Barrier.sentBy(task);
-        Barrier.ReceivedCount received = Barrier.receivedBy(task);
+        RowCount sent = Barrier.sentBy(task);
+        ReceivedCount received = Barrier.receivedBy(task);
         sent.increment();
         received.increment();
         received.setIdle(false);
@@ -184,53 +198,43 @@ class BarrierTest {
         assertEquals("done", barrier.whileIdle(in(5), () -> "done"));
     }
 
+    /** Its result would come after the last commit, and again in the next run. */
     @Test
-    void tasksPauseDuringTheWorkAndContinueAfterIt() {
+    void aRowThatIsHeldWhenTheQueryStopsIsNotProcessed() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            BlockingQueue<Barrier.PausePoint> queue = new LinkedBlockingQueue<>();
-            List<String> events = Collections.synchronizedList(new ArrayList<>());
-            Barrier.onPause(task, queue::put);
-            CompletableFuture<Void> stopped = CompletableFuture.runAsync(() -> {
-                try {
-                    queue.take().await();
-                    events.add("task");
-                } catch (InterruptedException error) {
-                    throw new IllegalStateException(error);
-                }
-            });
-            barrier.whileIdle(in(20_000), () -> {
-                Thread.sleep(20);
-                return events.add("work");
-            });
-            stopped.get(10, SECONDS);
-            assertEquals(List.of("work", "task"), events);
+            barrier.pause(true);
+            CompletableFuture<Void> read = CompletableFuture.runAsync(() -> Tasks.in(task, () -> {
+                InFlightOffsets offsets = InFlightOffsets.begin((record, error) -> {});
+                offsets.read(offsets.mine(), UTF8String.fromString("t"), 0, 5);
+                return null;
+            }));
+            in(20_000).poll(() -> List.of().equals(barrier.next(0)) ? null : barrier.next(0));
+            barrier.release(run);
+            ExecutionException error = assertThrows(ExecutionException.class, read::get);
+            assertEquals(TaskKilledException.class, error.getCause().getClass());
         });
     }
 
     @Test
-    void theBarrierGivesUpOnATaskThatDoesNotPause() {
-        assertTimeoutPreemptively(LIMIT, () -> {
-            Barrier.onPause(task, point -> {});
-            assertNull(barrier.whileIdle(in(20), () -> "too early"));
-        });
+    void timersAreHeldWhileTheSourcesArePaused() throws Exception {
+        ReceivedCount received = Barrier.receivedBy(task);
+        received.setIdle(true);
+        assertTrue(received.mayFireTimers());
+        barrier.pause(true);
+        assertNull(barrier.whileIdle(in(5), () -> "too early"), "a timer fires");
+        received.setIdle(true);
+        assertFalse(received.mayFireTimers());
+        assertEquals("done", barrier.whileIdle(in(5), () -> "done"));
+        barrier.pause(false);
+        assertTrue(received.mayFireTimers());
     }
 
     @Test
-    void tasksContinueWhenTheWorkFails() {
+    void aWaitCanBeCancelled() {
         assertTimeoutPreemptively(LIMIT, () -> {
-            CompletableFuture<Void> passed = new CompletableFuture<>();
-            Barrier.onPause(task, point -> CompletableFuture.runAsync(() -> {
-                try {
-                    point.await();
-                    passed.complete(null);
-                } catch (InterruptedException error) {
-                    passed.completeExceptionally(error);
-                }
-            }));
-            assertThrows(IOException.class, () -> barrier.whileIdle(in(20_000), () -> {
-                throw new IOException("a full disk");
-            }));
-            passed.get(10, SECONDS);
+            Deadline deadline = in(600_000);
+            CompletableFuture.runAsync(deadline::cancel, CompletableFuture.delayedExecutor(20, MILLISECONDS));
+            assertNull(deadline.poll(() -> null));
         });
     }
 
@@ -245,7 +249,82 @@ class BarrierTest {
     @Test
     void aConditionIsPolledUntilItHolds() {
         AtomicInteger looks = new AtomicInteger();
-        assertEquals("found", Barrier.poll(in(10_000), () -> looks.incrementAndGet() < 5 ? null : "found"));
-        assertNull(Barrier.poll(in(-1), () -> null));
+        assertEquals("found", in(10_000).poll(() -> looks.incrementAndGet() < 5 ? null : "found"));
+        assertNull(in(-1).poll(() -> null));
+    }
+
+    private static InFlightOffsets source(TaskContext task) {
+        return Tasks.in(task, () -> InFlightOffsets.begin((record, error) -> {}));
+    }
+
+    /** A slow function in one partition must not hold the others. */
+    @Test
+    void rowsInFlightInOneTaskHoldItsOwnSourceOnly() {
+        TaskContext other = Tasks.task(run);
+        InFlightOffsets slow = source(task);
+        InFlightOffsets quick = source(other);
+        RowCount sent = Barrier.sentBy(task);
+        Barrier.sentBy(other);
+        for (int row = 0; row < 16; row++) sent.increment();
+        assertEquals(0, barrier.admit(slow));
+        assertTrue(barrier.admit(quick) > 0);
+        Tasks.complete(other);
+    }
+
+    @Test
+    void rowsInFlightBehindAShuffleHoldAllSources() {
+        TaskContext other = Tasks.task(run);
+        TaskContext reader = Tasks.task(run);
+        InFlightOffsets one = source(task);
+        InFlightOffsets two = source(other);
+        RowCount sent = Barrier.shuffledBy(task);
+        ReceivedCount received = Barrier.receivedBy(reader);
+        for (int row = 0; row < 16; row++) sent.increment();
+        assertEquals(0, barrier.admit(one));
+        assertEquals(0, barrier.admit(two));
+        for (int row = 0; row < 16; row++) received.increment();
+        assertTrue(barrier.admit(one) > 0);
+        assertTrue(barrier.admit(two) > 0);
+        Tasks.complete(reader);
+        Tasks.complete(other);
+    }
+
+    /** The executors of a cluster tell each other what they have sent and received, through the driver. */
+    @Test
+    void rowsInFlightBetweenExecutorsHoldAllSources() {
+        InFlightOffsets one = source(task);
+        RowCount sent = Barrier.sentOverNetworkBy(task);
+        barrier.setElsewhere(new Barrier.NetworkRows(0, 0, 1));
+        for (int row = 0; row < 128; row++) sent.increment();
+        assertEquals(0, barrier.admit(one));
+        barrier.setElsewhere(new Barrier.NetworkRows(0, 100, 1));
+        assertTrue(barrier.admit(one) > 0);
+        barrier.setElsewhere(new Barrier.NetworkRows(1_000, 100, 1));
+        assertEquals(0, barrier.admit(one), "another executor has sent as many");
+        assertEquals(new Barrier.NetworkRows(128, 0, 1), barrier.networkRows());
+        assertFalse(barrier.counts().sent() == barrier.counts().received());
+    }
+
+    /** A function may start after the first record is read: a thousand records more took it minutes. */
+    @Test
+    void theFirstRecordsOfATaskAreBounded() {
+        assertTimeoutPreemptively(LIMIT, () -> {
+            CompletableFuture<Void> reading = CompletableFuture.runAsync(() -> Tasks.in(task, () -> {
+                InFlightOffsets offsets = InFlightOffsets.beginRealTime();
+                InFlightOffsets.begin((record, error) -> {});
+                offsets.read(offsets.mine(), UTF8String.fromString("t"), 0, 0);
+                RowCount sent = Barrier.sentBy(task);
+                for (int offset = 1; offset <= 100; offset++) {
+                    sent.increment();
+                    offsets.read(offsets.mine(), UTF8String.fromString("t"), 0, offset);
+                }
+                return null;
+            }));
+            List<RecordPosition> held = in(20_000).poll(() -> List.of().equals(barrier.next(0)) ? null : barrier.next(0));
+            assertTrue(held.get(0).offset() <= 16, held.toString());
+            barrier.pause(true);
+            barrier.release(run);
+            assertThrows(ExecutionException.class, reading::get);
+        });
     }
 }

@@ -18,6 +18,7 @@ import org.junit.jupiter.api.Test;
 
 class DeliveredOffsetsTest {
     private static final long SEED = 7;
+    private static final int[] ORDINALS = {0, 1, 2, 63, 64, 70_000};
 
     private final DeliveredOffsets delivered = new DeliveredOffsets();
 
@@ -48,6 +49,23 @@ class DeliveredOffsetsTest {
         }
     }
 
+    /** A set of offsets for each ordinal would take hundreds of megabytes. */
+    @Test
+    void aMillionResultsOfOneRecordAreSmall() {
+        for (int ordinal = 0; ordinal < 1_000_000; ordinal++) {
+            if (ordinal != 77 && ordinal != 500_000) delivered.add("in", 0, 5, ordinal);
+        }
+        String text = delivered.toText();
+        assertTrue(text.length() < 10_000, text.length() + " characters");
+        DeliveredOffsets copy = DeliveredOffsets.fromText(text);
+        assertEquals(999_998, copy.size());
+        assertTrue(copy.contains("in", 0, 5, 999_999));
+        assertFalse(copy.contains("in", 0, 5, 1_000_000));
+        assertFalse(copy.contains("in", 0, 5, 77));
+        assertFalse(copy.contains("in", 0, 5, 500_000));
+        assertFalse(copy.contains("in", 0, 6, 100));
+    }
+
     @Test
     void addingTwiceChangesNothing() {
         delivered.add("in", 0, 5, 0);
@@ -71,7 +89,7 @@ class DeliveredOffsetsTest {
             String topic = random.nextBoolean() ? "in" : "a longer name";
             int partition = random.nextInt(3);
             long offset = random.nextInt(3000);
-            int ordinal = random.nextInt(3);
+            int ordinal = ORDINALS[random.nextInt(ORDINALS.length)];
             delivered.add(topic, partition, offset, ordinal);
             expected.add(topic + partition + "/" + offset + "/" + ordinal);
         }
@@ -80,7 +98,7 @@ class DeliveredOffsetsTest {
             for (String topic : new String[] {"in", "a longer name"}) {
                 for (int partition = 0; partition < 3; partition++) {
                     for (long offset = 0; offset < 3000; offset++) {
-                        for (int ordinal = 0; ordinal < 3; ordinal++) {
+                        for (int ordinal : ORDINALS) {
                             String identity = topic + partition + "/" + offset + "/" + ordinal;
                             assertEquals(expected.contains(identity),
                                     copy.contains(topic, partition, offset, ordinal), identity);

@@ -29,14 +29,14 @@ class ReplayFilterTest {
 
     private final DeliveredOffsets delivered = new DeliveredOffsets();
 
-    private ReplayFilter filter(StructType origin, String prefix) {
-        return new ReplayFilter(new BoundReference(0, origin, true), prefix, new LocalBroadcast(delivered));
+    private ReplayFilter filter(StructType source, String prefix) {
+        return new ReplayFilter(new BoundReference(0, source, true), prefix, new LocalBroadcast(delivered));
     }
 
     private final ReplayFilter filter = filter(PROVENANCE, "score 3");
 
-    private static InternalRow row(Object... origin) {
-        return new GenericInternalRow(new Object[] {new GenericInternalRow(origin)});
+    private static InternalRow row(Object... source) {
+        return new GenericInternalRow(new Object[] {new GenericInternalRow(source)});
     }
 
     private static InternalRow at(int partition, long offset) {

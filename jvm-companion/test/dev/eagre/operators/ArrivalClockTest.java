@@ -58,6 +58,30 @@ class ArrivalClockTest {
     }
 
     @Test
+    void aLongWaitDoesNotStartAgainForMoreThanAnHour() {
+        assertEquals(START + 3_600_000, clock.wall(START - 500_000, 86_400_000));
+    }
+
+    /** At an epoch boundary rows wait, and the timers of the new epoch come before them. */
+    @Test
+    void afterAPauseOfTheTaskRowsHaveASecondToArrive() {
+        clock.runs(NOW, true);
+        clock.runs(NOW + 900, false);
+        assertEquals(NOW + 1_901, clock.wall(NOW + 1_901, 0));
+        clock.runs(NOW + 3_000, false);
+        assertEquals(NOW + 4_000, clock.wall(NOW + 1_000, 0));
+        clock.runs(NOW + 3_500, false);
+        assertEquals(NOW + 4_000, clock.wall(NOW + 1_000, 0), "the second does not start again");
+    }
+
+    @Test
+    void pausesBetweenMicroBatchesAreNormal() {
+        clock.runs(NOW, false);
+        clock.runs(NOW + 60_000, false);
+        assertEquals(NOW + 60_000, clock.wall(NOW + 60_000, 0));
+    }
+
+    @Test
     void anOperatorsPartitionHasOneClockPerRun() {
         UUID run = UUID.randomUUID();
         assertSame(ArrivalClock.of(run, "op", 1), ArrivalClock.of(run, "op", 1));

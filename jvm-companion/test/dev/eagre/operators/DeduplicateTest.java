@@ -39,4 +39,22 @@ class DeduplicateTest {
         assertTrue(keyed.isExpired());
         assertEquals(List.of("c"), keyed.put(at(2, "c")));
     }
+
+    @Test
+    void theStateExpiresExactlyAtItsEnd() {
+        keyed.put(at(0, "a"));
+        keyed.pass(19.999);
+        assertEquals(List.of(), keyed.put(at(1, "b")));
+        keyed.pass(19.999);
+        assertEquals(List.of(), keyed.put(at(1, "c")), "each row of the key keeps the state");
+        keyed.pass(20);
+        assertEquals(List.of("d"), keyed.put(at(1, "d")));
+    }
+
+    @Test
+    void aRowAtTheLimitOfTheIntervalIsNotLate() {
+        keyed.put(at(0, "a"), at(30, "b"));
+        assertEquals(List.of(), keyed.put(at(20, "c")), "a duplicate of the second, not late");
+        assertEquals(List.of("d"), keyed.put(at(41, "d"), at(31, "e")));
+    }
 }

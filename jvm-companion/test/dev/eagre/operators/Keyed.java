@@ -34,8 +34,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * An operator over the rows of one key, with Spark's state and timers in memory and a clock that the test moves.
  *
  * <p>A row is its key, event time in microseconds, record time in milliseconds, partition and offset,
- * the arguments, and its bytes. The clock starts a day after the operator, so that nothing waits only
- * because the operator has just started.
+ * the arguments, and its bytes. The operator started a day ago, so that nothing waits only because of
+ * that.
  */
 final class Keyed {
     static final long SECOND = 1_000_000;
@@ -45,12 +45,14 @@ final class Keyed {
     private static final int WRITTEN = 2;
     private static final long DAY_MS = 86_400_000;
 
-    private final Row group = RowFactory.create("k");
+    private final Row group;
     private final Map<String, Object> values = new HashMap<>();
     private final Map<String, TreeMap<Object, Object>> maps = new HashMap<>();
     private final TreeSet<Long> timers = new TreeSet<>();
     private final Supplier<Operator<?>> made;
     private Operator<?> operator;
+    private UUID run;
+    private int fired;
     private long now = System.currentTimeMillis() + DAY_MS;
 
     /** Creates an operator from its spec. */
@@ -60,17 +62,33 @@ final class Keyed {
 
     /** @param spec the operator's configuration, with {@code '} for quotes */
     Keyed(Maker maker, String spec) {
+        this(maker, spec, "k");
+    }
+
+    Keyed(Maker maker, String spec, String key) {
+        group = RowFactory.create(key);
         String json = "{'operator':'op','pipeline':'test','tick_ms':50,".replace('\'', '"')
                 + spec.replace('\'', '"') + "}";
         made = () -> maker.make(json, AT, WRITTEN);
         restart();
     }
 
-    /** Starts a new task with the stored state. */
+    /** Starts a new task with the stored state, in a run that started long ago. */
     void restart() {
+        restart(now - DAY_MS);
+    }
+
+    /** Starts a new run with the stored state. */
+    void restartNow() {
+        restart(now);
+    }
+
+    private void restart(long start) {
+        run = UUID.randomUUID();
         operator = made.get();
         operator.setHandle(new Handle());
         TaskContext task = Tasks.task();
+        ArrivalClock.of(run, operator.id(), task.partitionId(), start);
         Tasks.in(task, () -> {
             operator.init(OutputMode.Update(), TimeMode.ProcessingTime());
             return null;
@@ -106,7 +124,7 @@ final class Keyed {
     /** Processes rows together, as a micro-batch does. */
     List<String> batch(Row... rows) {
         Iterator<Row> given = CollectionConverters.asScala(List.of(rows).iterator());
-        return told(operator.handleInputRows(group, given, times()));
+        return texts(operator.handleInputRows(group, given, times()));
     }
 
     /** Advances the clock and fires the timers that are due. */
@@ -116,16 +134,27 @@ final class Keyed {
         while (!timers.isEmpty() && timers.first() <= until) {
             long expired = timers.pollFirst();
             now = Math.max(now, expired);
+            fired++;
             ExpiredTimerInfo info = () -> expired;
-            out.addAll(told(operator.handleExpiredTimer(group, times(), info)));
+            out.addAll(texts(operator.handleExpiredTimer(group, times(), info)));
         }
         now = until;
         return out;
     }
 
+    /** How often a timer has fired. */
+    int fired() {
+        return fired;
+    }
+
     /** Whether the key has no state. */
     boolean isExpired() {
         return values.isEmpty() && maps.values().stream().allMatch(Map::isEmpty);
+    }
+
+    /** Replaces a state value, as an earlier release wrote it. */
+    void store(String name, Object value) {
+        values.put(name, value);
     }
 
     int stateBytes() {
@@ -155,7 +184,7 @@ final class Keyed {
     }
 
     /** Results without their key: values separated by blanks, bytes as text. */
-    private static List<String> told(Iterator<Row> rows) {
+    private static List<String> texts(Iterator<Row> rows) {
         List<String> all = new ArrayList<>();
         while (rows.hasNext()) {
             Row row = rows.next();
@@ -198,7 +227,6 @@ final class Keyed {
 
         @Override
         public QueryInfo getQueryInfo() {
-            UUID run = UUID.randomUUID();
             return new QueryInfo() {
                 @Override
                 public UUID getQueryId() {

@@ -14,8 +14,16 @@ class LookupTest {
     private static final int ROW = 1 - TABLE;
 
     private static Keyed lookup(boolean versioned, boolean inner, long waitsMs) {
+        return lookup(versioned, inner, waitsMs, 1_000);
+    }
+
+    private static Keyed lookup(boolean versioned, boolean inner, long waitsMs, int maxBytes) {
+        return lookup(versioned, inner, waitsMs, maxBytes, "k");
+    }
+
+    private static Keyed lookup(boolean versioned, boolean inner, long waitsMs, int maxBytes, String key) {
         return new Keyed(Lookup::new, "'side':" + Keyed.FIRST_ARGUMENT + ",'versioned':" + versioned + ",'inner':"
-                + inner + ",'history':" + 10 * SECOND + ",'waits_ms':" + waitsMs + ",'keeps_ms':3600000");
+                + inner + ",'history':" + 10 * SECOND + ",'waits_ms':" + waitsMs + ",'keeps_ms':3600000,'max_bytes':" + maxBytes, key);
     }
 
     @Test
@@ -62,6 +70,19 @@ class LookupTest {
     }
 
     @Test
+    void aKeyHoldsALimitedNumberOfBytes() {
+        Keyed versions = lookup(true, false, 0, 4);
+        versions.put(at(0, "v1", TABLE, false), at(1, "v2", TABLE, false), at(2, "v3", TABLE, false));
+        assertEquals(List.of("r v2"), versions.put(at(3, "r", ROW, false)), "the third version is rejected");
+        versions.put(at(20, "v4", TABLE, false));
+        assertEquals(List.of("s v4"), versions.put(at(20, "s", ROW, false)), "versions that are past make room");
+        Keyed waiting = lookup(false, false, 2_000, 4);
+        waiting.put(at(0, "r1", ROW, false), at(0, "r2", ROW, false), at(0, "r3", ROW, false));
+        assertEquals(List.of("r1 v1", "r2 v1"), waiting.put(at(0, "v1", TABLE, false)));
+        assertEquals(List.of("r4 v1"), waiting.put(at(0, "r4", ROW, false)), "a row that does not wait needs no room");
+    }
+
+    @Test
     void versionsBeyondTheHistoryExpireExceptTheLatest() {
         Keyed keyed = lookup(true, false, 0);
         keyed.put(at(0, "v1", TABLE, false), at(1, "v2", TABLE, false));
@@ -70,5 +91,43 @@ class LookupTest {
         assertTrue(keyed.stateBytes() < two);
         assertEquals(List.of("s v2"), keyed.put(at(10, "s", ROW, false)));
         assertEquals(List.of("late null"), keyed.put(at(9, "late", ROW, false)));
+    }
+
+    /** At the first start both topics are read at the same time, and the table was written long ago. */
+    @Test
+    void aVersionOlderThanTheHistoryIsValidIfThereIsNoNewerOne() {
+        Keyed keyed = lookup(true, false, 2_000);
+        assertEquals(List.of(), keyed.put(at(1000, "r", ROW, false)));
+        assertEquals(List.of("r v1"), keyed.put(at(5, "v1", TABLE, false)));
+        assertEquals(List.of("s v2"), keyed.put(at(6, "v2", TABLE, false), at(999, "s", ROW, false)));
+        int bytes = keyed.stateBytes();
+        keyed.put(at(5.5, "older", TABLE, false));
+        assertEquals(bytes, keyed.stateBytes(), "no row in time needs it");
+        assertEquals(List.of("t v2"), keyed.put(at(1000, "t", ROW, false)));
+    }
+
+    @Test
+    void aLaterVersionOfTheSameTimeReplacesTheFirst() {
+        Keyed keyed = lookup(true, false, 0);
+        keyed.put(at(5, "v1", TABLE, false), at(5, "v2", TABLE, false));
+        assertEquals(List.of("r v2"), keyed.put(at(5, "r", ROW, false)));
+    }
+
+    @Test
+    void aDeletionReleasesWaitingRows() {
+        Keyed keyed = lookup(false, false, 2_000);
+        keyed.put(at(0, "r", ROW, false));
+        assertEquals(List.of("r null"), keyed.put(at(0, "d", TABLE, true)));
+        assertTrue(keyed.isExpired());
+    }
+
+    /** As in SQL, null equals nothing. */
+    @Test
+    void aKeyOfNullMatchesNothing() {
+        Keyed left = lookup(false, false, 2_000, 1_000, null);
+        left.put(at(0, "v", TABLE, false));
+        assertEquals(List.of("r null"), left.put(at(0, "r", ROW, false)), "there is nothing to wait for");
+        assertTrue(left.isExpired());
+        assertEquals(List.of(), lookup(false, true, 2_000, 1_000, null).put(at(0, "r", ROW, false)));
     }
 }

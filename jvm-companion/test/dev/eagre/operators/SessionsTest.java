@@ -11,8 +11,12 @@ import org.junit.jupiter.api.Test;
 /** Sessions with a gap of 10 s; results are start, end, count, status and row. */
 class SessionsTest {
     private static Keyed sessions(long grace, boolean updates) {
+        return sessions(grace, updates, 0);
+    }
+
+    private static Keyed sessions(long grace, boolean updates, long retentionMs) {
         return new Keyed(Sessions::new, "'gap':" + 10 * SECOND + ",'grace':" + grace * SECOND + ",'updates':" + updates
-                + ",'aggregates':[{'kind':'count','column':0,'whole':true}]");
+                + ",'retention_ms':" + retentionMs + ",'aggregates':[{'kind':'count','column':0,'whole':true}]");
     }
 
     private static String session(long start, long end, Object count, String status, String row) {
@@ -92,6 +96,51 @@ class SessionsTest {
         assertEquals(List.of(session(0, 10, 1, "final", "a")), sessions.pass(0.2));
         assertEquals(List.of(), sessions.put(at(10, "late")), "the row belongs to a final session");
         assertEquals(List.of("11000000 21000000 1 open b"), sessions.put(at(11, "b")));
+    }
+
+    @Test
+    void theWallClockEndsSessionsInTheirOrder() {
+        Keyed quiet = sessions(100, false);
+        quiet.put(at(60, "b"));
+        quiet.pass(3);
+        quiet.put(at(0, "a"));
+        assertEquals(List.of(), quiet.pass(108), "the older session is open for two more seconds");
+        quiet.put(at(9, "c"));
+        assertEquals(List.of(session(0, 19, 2, "final", "c"), session(60, 70, 1, "final", "b")), quiet.pass(200));
+    }
+
+    @Test
+    void aRowAtTheEndOfBothSessionsMergesThem() {
+        sessions.put(at(0, "a"), at(20, "b"));
+        assertEquals(List.of(session(20, 30, "null", "merged", "c"), session(0, 30, 3, "open", "c")),
+                sessions.put(at(10, "c")), "the gap to both is exactly 10 s");
+    }
+
+    @Test
+    void rowsOfOneTimeAreOneSession() {
+        Keyed quiet = sessions(0, false);
+        quiet.put(at(5, "a"), at(5, "b"), at(5, "c"));
+        assertEquals(List.of(session(5, 15, 3, "final", "c")), quiet.pass(12));
+    }
+
+    @Test
+    void withoutAGraceRowsInOrderAreNotLate() {
+        Keyed strict = sessions(0, false);
+        strict.put(at(0, "a"));
+        assertEquals(List.of(), strict.pass(10.5), "the next row may be in flight");
+        strict.put(at(9, "b"));
+        assertEquals(List.of(session(0, 19, 2, "final", "b")), strict.pass(11.1));
+    }
+
+    @Test
+    void aFinalSessionStaysFinalForTheRetention() {
+        Keyed remembered = sessions(0, true, 3_600_000);
+        remembered.put(at(0, "a"), at(5, "b"));
+        assertEquals(List.of(session(0, 15, 2, "final", "b")), remembered.pass(100));
+        assertEquals(List.of(), remembered.put(at(5, "late")));
+        assertEquals(List.of(), remembered.pass(100));
+        remembered.pass(7_200);
+        assertTrue(remembered.isExpired());
     }
 
     @Test

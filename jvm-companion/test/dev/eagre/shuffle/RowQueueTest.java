@@ -10,10 +10,10 @@ import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.eagre.commit.Barrier;
+import dev.eagre.commit.Deadline;
 import dev.eagre.spark.Tasks;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.List;
 import java.util.UUID;
 import java.util.NoSuchElementException;
@@ -23,16 +23,20 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import scala.Product2;
+import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 class RowQueueTest {
-    /** Rows other than UnsafeRows count as 1 KiB each, and a queue has room for 256 KiB. */
-    private static final int ROOM_ROWS = 256;
+    /** A queue has room for 256 KiB. */
+    private static final int ROW_BYTES = 1 << 15;
+
+    private static final int ROOM_ROWS = 8;
 
     private static final Duration LIMIT = Duration.ofSeconds(60);
     private static final long SEED = 42;
@@ -64,10 +68,10 @@ class RowQueueTest {
     @Test
     void rowsKeepTheOrderOfTheirWriterAndEndWithIt() {
         RowQueue queue = new RowQueue(1);
-        for (int i = 0; i < 100; i++) queue.put(i, writer);
+        for (int i = 0; i < 10; i++) queue.put(i, writer);
         queue.end();
         List<Object> expected = new ArrayList<>();
-        for (int i = 0; i < 100; i++) expected.add(i);
+        for (int i = 0; i < 10; i++) expected.add(i);
         assertEquals(expected, drained(queue.rows(reader)));
     }
 
@@ -103,7 +107,7 @@ class RowQueueTest {
             AtomicInteger put = new AtomicInteger();
             CompletableFuture<Void> writing = CompletableFuture.runAsync(() -> {
                 for (int i = 0; i <= ROOM_ROWS; i++) {
-                    queue.put(i, writer);
+                    queue.put(unsafe(ROW_BYTES, (byte) i), writer);
                     put.incrementAndGet();
                 }
                 queue.end();
@@ -113,7 +117,7 @@ class RowQueueTest {
                     () -> writing.get(100, java.util.concurrent.TimeUnit.MILLISECONDS));
             assertEquals(ROOM_ROWS, put.get());
             Iterator<Product2<Object, Object>> rows = queue.rows(reader);
-            assertEquals(0, rows.next()._2());
+            assertEquals(unsafe(ROW_BYTES, (byte) 0), rows.next()._2());
             writing.get(10, SECONDS);
             assertEquals(ROOM_ROWS, drained(rows).size());
         });
@@ -172,7 +176,7 @@ class RowQueueTest {
     void aBlockedWriterEndsWithItsTask() {
         assertTimeoutPreemptively(LIMIT, () -> {
             RowQueue queue = new RowQueue(1);
-            for (int i = 0; i < ROOM_ROWS; i++) queue.put(i, writer);
+            for (int i = 0; i < ROOM_ROWS; i++) queue.put(unsafe(ROW_BYTES, (byte) i), writer);
             CompletableFuture<Void> writing = CompletableFuture.runAsync(() -> queue.put("one more", writer));
             writer.markInterrupted("stopped");
             CompletionException error = assertThrows(CompletionException.class, writing::join);
@@ -184,7 +188,7 @@ class RowQueueTest {
     void aBlockedWriterThatIsInterruptedIsKilled() {
         assertTimeoutPreemptively(LIMIT, () -> {
             RowQueue queue = new RowQueue(1);
-            for (int i = 0; i < ROOM_ROWS; i++) queue.put(i, writer);
+            for (int i = 0; i < ROOM_ROWS; i++) queue.put(unsafe(ROW_BYTES, (byte) i), writer);
             CompletableFuture<Throwable> thrown = new CompletableFuture<>();
             Thread thread = new Thread(() -> {
                 try {
@@ -234,29 +238,43 @@ class RowQueueTest {
         assertFalse(queue.awaitNext(1));
     }
 
+    /** Rows that are in flight when the sources pause are still read; timers would change the state again. */
     @Test
-    void aReaderPausesAfterTheRowsThatWerePut() {
+    void ticksPauseWithTheSourcesAndRowsDoNot() {
         assertTimeoutPreemptively(LIMIT, () -> {
             RowQueue queue = new RowQueue(1);
-            Iterator<Product2<Object, Object>> rows = queue.rows(reader);
-            List<Object> seen = Collections.synchronizedList(new ArrayList<>());
-            Barrier.onPause(reader, queue::pause);
-            Barrier.RowCount left = Barrier.sentBy(writer);
-            left.increment();
-            queue.put("before", writer);
-            CompletableFuture<Void> reading = CompletableFuture.runAsync(() -> {
-                while (rows.hasNext()) seen.add(rows.next()._2());
+            Iterator<Object> rows = Tasks.in(reader, () -> {
+                Iterator<Product2<Object, Object>> pairs = queue.rows(reader);
+                Iterator<Object> unpaired = new AbstractIterator<>() {
+                    @Override
+                    public boolean hasNext() {
+                        return pairs.hasNext();
+                    }
+
+                    @Override
+                    public Object next() {
+                        return pairs.next()._2();
+                    }
+                };
+                return new Prefetch.Step("p", 1, 1, false).apply(unpaired);
             });
-            List<Object> atThePause = Barrier.of(run).whileIdle(System.nanoTime() + SECONDS.toNanos(20), () -> {
-                left.increment();
-                queue.put("after", writer);
-                queue.end();
-                Thread.sleep(50);
-                return List.copyOf(seen);
+            assertTrue(rows.hasNext());
+            assertTrue(((InternalRow) rows.next()).isNullAt(0), "a tick");
+            Barrier barrier = Barrier.of(run);
+            barrier.pause(true);
+            CompletableFuture<Object> next = CompletableFuture.supplyAsync(() -> {
+                rows.hasNext();
+                return rows.next();
             });
-            assertEquals(List.of("before"), atThePause);
-            reading.get(10, SECONDS);
-            assertEquals(List.of("before", "after"), seen);
+            assertEquals("done", barrier.whileIdle(Deadline.in(20_000), () -> "done"));
+            Thread.sleep(20);
+            assertFalse(next.isDone(), "no tick");
+            queue.put(unsafe(16, (byte) 7), writer);
+            assertEquals(unsafe(16, (byte) 7), next.get(10, SECONDS));
+            barrier.pause(false);
+            assertTrue(rows.hasNext());
+            assertTrue(((InternalRow) rows.next()).isNullAt(0), "a tick again");
+            barrier.release(run);
         });
     }
 }

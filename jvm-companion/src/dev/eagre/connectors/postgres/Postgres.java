@@ -5,6 +5,7 @@ import dev.eagre.connectors.upsert.ConnectionLost;
 import dev.eagre.connectors.upsert.Database;
 import dev.eagre.connectors.upsert.DatabaseAddress;
 import dev.eagre.connectors.upsert.DatabaseException;
+import dev.eagre.connectors.upsert.RowRefused;
 import dev.eagre.connectors.upsert.RowVersion;
 import dev.eagre.connectors.upsert.Upsert;
 import java.sql.Connection;
@@ -41,8 +42,10 @@ public final class Postgres implements Database {
     private static final String REJECTED = "08004";
     private static final String TWICE_IN_ONE_STATEMENT = "21000";
     private static final String TABLE_MISSING = "42P01";
-    /** Connection errors, too many connections, retryable transactions, server shutdown or startup. */
-    private static final Set<String> PASSING = Set.of("08", "53", "40", "57P");
+    /** Connection errors, too many connections, retryable transactions, a server that shuts down, starts, or is a replica. */
+    private static final Set<String> PASSING = Set.of("08", "25006", "53", "40", "57P");
+    /** Errors of a row: unfit values, constraints, the condition of a view, limits of an index, what a trigger raises. */
+    private static final Set<String> ROW = Set.of("22", "23", "44", "54", "P0");
     /** Another task created the table at the same time. */
     private static final Set<String> EXISTS = Set.of("42P07", "23505");
 
@@ -94,20 +97,41 @@ public final class Postgres implements Database {
         }
     }
 
+    /** Returns for a temporary error of a write; throws a permanent one, of a row or of the whole write. */
+    private ConnectionLost judgedWrite(SQLException error) {
+        SQLException first = first(error);
+        if (ROW.stream().anyMatch(state(first)::startsWith)) {
+            throw new RowRefused(problem(first), "fix the table, or filter out such rows in the pipeline function.");
+        }
+        return judged(error);
+    }
+
     /** Returns for a temporary error; throws a permanent one. */
     private ConnectionLost judged(SQLException error) {
-        SQLException first = error.getNextException() == null ? error : error.getNextException();
-        String state = String.valueOf(first.getSQLState());
-        String reason = reason(first);
-        if (!state.equals(REJECTED) && PASSING.stream().anyMatch(state::startsWith)) return new ConnectionLost(reason);
+        SQLException first = first(error);
+        String state = state(first);
+        if (!state.equals(REJECTED) && PASSING.stream().anyMatch(state::startsWith)) return new ConnectionLost(reason(first));
         boolean login = state.startsWith("28") || state.equals(REJECTED);
         throw new DatabaseException(
                 login ? "DATABASE_LOGIN" : "DATABASE_REFUSED",
-                name() + " refuses: " + reason + " (SQLSTATE " + state + ").",
+                problem(first),
                 login
                         ? "user and password come from the file named in credentials=, else from PGUSER and PGPASSWORD,"
                                 + " or from PGPASSFILE."
-                        : "fix the table, or filter out such rows in the pipeline function.");
+                        : "check the table and the permissions of the user.");
+    }
+
+    /** The error of a row, which a batch hides behind its own. */
+    private static SQLException first(SQLException error) {
+        return error.getNextException() == null ? error : error.getNextException();
+    }
+
+    private static String state(SQLException error) {
+        return String.valueOf(error.getSQLState());
+    }
+
+    private String problem(SQLException error) {
+        return name() + " refuses: " + reason(error) + " (SQLSTATE " + state(error) + ").";
     }
 
     /** The first line of the server's message; the other lines may contain rows. */
@@ -179,7 +203,7 @@ public final class Postgres implements Database {
                     chains.values().removeIf(chain -> chain.size() == next + 1);
                 }
             } catch (SQLException error) {
-                throw judged(error);
+                throw judgedWrite(error);
             }
         }
 

@@ -5,6 +5,7 @@ import dev.eagre.connectors.upsert.ConnectionLost;
 import dev.eagre.connectors.upsert.Database;
 import dev.eagre.connectors.upsert.DatabaseAddress;
 import dev.eagre.connectors.upsert.DatabaseException;
+import dev.eagre.connectors.upsert.RowRefused;
 import dev.eagre.connectors.upsert.RowVersion;
 import dev.eagre.connectors.upsert.Upsert;
 import java.io.IOException;
@@ -48,17 +49,20 @@ public final class Redis implements Database {
             """;
 
     private static final Set<String> LOGIN = Set.of("NOAUTH", "WRONGPASS", "NOPERM");
-    /** The server is starting, has no master, has become a replica, or is busy. */
-    private static final Set<String> PASSING = Set.of("LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN");
+    /** The server is starting, has no master, has become a replica, is busy, or has no memory, disk or replicas left. */
+    private static final Set<String> PASSING = Set.of(
+            "LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "OOM", "MISCONF", "NOREPLICAS");
+    /** A key of this name holds something else than a hash. */
+    private static final String WRONG_TYPE = "WRONGTYPE";
 
     private final JsonNode spec;
     private final List<String> columns;
-    private final List<String> template;
+    private final RedisKey key;
 
     public Redis(JsonNode spec) {
         this.spec = spec;
         this.columns = Database.texts(spec.get("columns"));
-        this.template = Database.texts(spec.get("template"));
+        this.key = new RedisKey(Database.texts(spec.get("template")));
     }
 
     @Override
@@ -97,14 +101,16 @@ public final class Redis implements Database {
     /** Returns for a temporary error; throws a permanent one. */
     private ConnectionLost judged(RedisProtocol.Refusal refusal) {
         if (PASSING.stream().anyMatch(refusal::is)) return new ConnectionLost(refusal.getMessage());
+        String problem = name() + " refuses: " + refusal.getMessage().replaceFirst("\\.$", "") + ".";
+        if (refusal.is(WRONG_TYPE)) throw new RowRefused(problem, "remove the key, or choose another template.");
         boolean login = LOGIN.stream().anyMatch(refusal::is) || refusal.getMessage().contains("AUTH");
         throw new DatabaseException(
                 login ? "DATABASE_LOGIN" : "DATABASE_REFUSED",
-                name() + " refuses: " + refusal.getMessage().replaceFirst("\\.$", "") + ".",
+                problem,
                 login
                         ? "user and password come from the file named in credentials=, else from REDIS_USERNAME and"
                                 + " REDIS_PASSWORD."
-                        : "check the type of the key, and the memory and permissions of the server.");
+                        : "check the version, the memory and the permissions of the server.");
     }
 
     /** A connection with the loaded script. */
@@ -162,7 +168,7 @@ public final class Redis implements Database {
             resp.word("EVALSHA");
             resp.word(script);
             resp.word("1");
-            resp.word(key(row.key()));
+            resp.word(key.of(row.key()));
             resp.word(row.version().source());
             resp.word(String.valueOf(row.version().offset()));
             resp.word(String.valueOf(row.version().ordinal()));
@@ -177,15 +183,6 @@ public final class Redis implements Database {
             for (int i = 0; i < values.size(); i++) {
                 if (values.get(i) == null) resp.word(columns.get(i));
             }
-        }
-
-        /** The key of the hash: the template with the row's key values filled in. */
-        private String key(List<String> keys) {
-            StringBuilder text = new StringBuilder(template.get(0));
-            for (int i = 0; i < keys.size(); i++) {
-                text.append(keys.get(i)).append(template.get(i + 1));
-            }
-            return text.toString();
         }
 
         @Override

@@ -11,6 +11,7 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.util.regex.Pattern;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
 import javax.net.ssl.SSLSocketFactory;
@@ -28,12 +29,15 @@ final class RedisProtocol {
 
     /** An error reply, which starts with {@code -}: a code in capitals, then a text. */
     static final class Refusal extends Exception {
+        /** Before the error of a command in a script, until Redis 7. */
+        private static final Pattern IN_SCRIPT = Pattern.compile("^ERR Error running script .*@user_script: ?\\d+: -?");
+
         Refusal(String text) {
             super(text);
         }
 
         boolean is(String code) {
-            return getMessage().startsWith(code + " ");
+            return IN_SCRIPT.matcher(getMessage()).replaceFirst("").startsWith(code + " ");
         }
     }
 

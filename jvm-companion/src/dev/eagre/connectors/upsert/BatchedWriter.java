@@ -16,13 +16,13 @@ final class BatchedWriter {
     private static final int MOST_ROWS = 500;
     private static final int MOST_WAITING = 10 * MOST_ROWS;
     private static final long LOOK_MS = 100;
-    private static final Upsert END = new Upsert(List.of(), List.of(), null);
+    private static final Upsert END = new Upsert(List.of(), List.of(), null, null);
 
     private final ConnectionPool pool;
     private final IntConsumer written;
     private final BlockingQueue<Upsert> waiting = new ArrayBlockingQueue<>(MOST_WAITING);
     private final Thread thread = new Thread(this::run, "eagre-upserts");
-    private volatile RuntimeException failure;
+    private volatile WriteFailed failure;
 
     /** @param written receives the number of rows of each write that the database accepted */
     BatchedWriter(ConnectionPool pool, IntConsumer written) {
@@ -59,10 +59,8 @@ final class BatchedWriter {
             while (write(next())) {}
         } catch (InterruptedException abandoned) {
             // Stopped by request.
-        } catch (RuntimeException error) {
-            failure = error;
-        } catch (Error error) {
-            failure = new IllegalStateException(error);
+        } catch (RuntimeException | Error error) {
+            failure = error instanceof WriteFailed known ? known : new WriteFailed(error, null);
         }
     }
 
@@ -76,10 +74,20 @@ final class BatchedWriter {
     /** Writes rows, and returns whether more rows may follow. */
     private boolean write(List<Upsert> rows) throws InterruptedException {
         boolean more = !rows.remove(END);
-        if (!rows.isEmpty()) {
+        if (!rows.isEmpty()) deliver(rows);
+        return more;
+    }
+
+    /** Delivers rows; one by one if the database refuses one of them, to find its record. */
+    private void deliver(List<Upsert> rows) throws InterruptedException {
+        try {
             pool.work(link -> link.write(rows));
             written.accept(rows.size());
+        } catch (RowRefused refused) {
+            if (rows.size() == 1) throw new WriteFailed(refused, rows.get(0).record());
+            for (Upsert row : rows) {
+                deliver(List.of(row));
+            }
         }
-        return more;
     }
 }

@@ -1,7 +1,7 @@
 package dev.eagre.connectors.upsert;
 
 /** A database that cannot be written to: code, problem and hint. It has no cause, which could hide the message. */
-public final class DatabaseException extends RuntimeException {
+public class DatabaseException extends RuntimeException {
     public DatabaseException(String code, String problem, String hint) {
         super(code + ": " + problem + " Hint: " + hint);
     }

@@ -1,5 +1,6 @@
 package dev.eagre.connectors.upsert;
 
+import dev.eagre.commit.RecordPosition;
 import java.util.List;
 
 /**
@@ -8,11 +9,12 @@ import java.util.List;
  * @param key the texts of its key columns
  * @param values text, bytes or null for each column
  * @param version the version of the row
+ * @param record the record that it comes from; null if unknown
  */
-public record Upsert(List<String> key, List<Object> values, RowVersion version) {
+public record Upsert(List<String> key, List<Object> values, RowVersion version, RecordPosition record) {
     /** The newer of this row and another of the same key and source. */
     public Upsert or(Upsert next) {
         if (!next.version.newerThan(version)) return this;
-        return new Upsert(next.key, next.values, next.version.over(version));
+        return new Upsert(next.key, next.values, next.version.over(version), next.record);
     }
 }

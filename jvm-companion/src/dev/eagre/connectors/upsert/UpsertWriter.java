@@ -1,6 +1,7 @@
 package dev.eagre.connectors.upsert;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import dev.eagre.commit.RecordPosition;
 import dev.eagre.metrics.RowCounters;
 import java.math.BigDecimal;
 import java.sql.Timestamp;
@@ -66,7 +67,7 @@ public final class UpsertWriter extends ForeachWriter<Row> {
         for (int index : keys) {
             key.add(String.valueOf(present(values.get(index), row.schema().fieldNames()[index], "KEY_NULL")));
         }
-        return new Upsert(key, values, version(row, columns, key));
+        return new Upsert(key, values, version(row, columns, key), record(row, columns));
     }
 
     private RowVersion version(Row row, int at, List<String> key) {
@@ -74,6 +75,14 @@ public final class UpsertWriter extends ForeachWriter<Row> {
         long offset = (Long) present(row.get(at + 1), source, "VERSION_NULL");
         if (row.isNullAt(at + 2)) return new RowVersion(source, offset, 0, System.currentTimeMillis());
         return new RowVersion(source, offset, ordinals.next(source, offset, key), row.getLong(at + 2));
+    }
+
+    /** The record of a row whose version is its source; a number in the row says nothing about its record. */
+    private static RecordPosition record(Row row, int at) {
+        if (row.isNullAt(at + 2)) return null;
+        String[] place = row.getString(at).split("/", 2);
+        String topic = place[0].split("@", 2)[0];
+        return new RecordPosition(topic, Integer.parseInt(place[1]), row.getLong(at + 1));
     }
 
     private static Object present(Object value, String column, String code) {
@@ -101,7 +110,7 @@ public final class UpsertWriter extends ForeachWriter<Row> {
             step.run();
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
-            throw new IllegalStateException("the task was stopped");
+            throw new IllegalStateException("the task was stopped", stopped);
         }
     }
 }

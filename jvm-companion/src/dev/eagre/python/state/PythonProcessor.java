@@ -14,6 +14,7 @@ import dev.eagre.state.TimerDriven;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
+import java.time.Instant;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -68,6 +69,7 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
     private transient Prefetch prefetch;
     private transient Deque<Prepared> prepared;
     private transient int singly;
+    private transient String timerCall;
 
     PythonProcessor(
             String options, String declared, byte[] code, StructType key, StructType input, long tickMs) {
@@ -284,7 +286,9 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
     public Iterator<byte[]> handleExpiredTimer(Row group, TimerValues times, ExpiredTimerInfo timer) {
         List<byte[]> outputs = preparedOutputs(group);
         calls.timer(group, timer.getExpiryTimeInMs(), times);
+        timerCall = " in the timer of the key " + group + " at " + Instant.ofEpochMilli(timer.getExpiryTimeInMs());
         outputs.addAll(sendWithRetry(times.getCurrentProcessingTimeInMs()));
+        timerCall = null;
         return iterator(outputs);
     }
 
@@ -342,7 +346,7 @@ public final class PythonProcessor extends StatefulProcessorWithInitialState<Row
 
     private void report(String reason, List<byte[]> rows, int index) {
         boolean isKnown = source >= 0 && index < rows.size();
-        failures.report(reason, isKnown ? provenance(rows.get(index)) : null);
+        failures.report(timerCall == null ? reason : reason + timerCall, isKnown ? provenance(rows.get(index)) : null);
     }
 
     @Override

@@ -3,6 +3,7 @@ package dev.eagre.python.state;
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.eagre.python.codec.Codec;
 import dev.eagre.python.codec.WireBuffer;
+import dev.eagre.spark.StateScan;
 import dev.eagre.state.EncoderCache;
 import java.nio.ByteBuffer;
 import java.time.Duration;
@@ -97,8 +98,8 @@ final class StateVariables {
                 out.putByte(value == null ? 0 : 1);
                 if (value != null) rows[index].write(value, out);
             }
-            case 2 -> writeEntries(index, out);
-            default -> writeTimers(out);
+            case 2 -> StateScan.toItsEnd(() -> writeEntries(index, out));
+            default -> StateScan.toItsEnd(() -> writeTimers(out));
         }
     }
 
@@ -152,7 +153,7 @@ final class StateVariables {
                     map(index).updateValue(key, rows[index].read(changes.takeBlock()));
                 }
                 case 6 -> map(index).removeKey(keys[index].read(changes.takeBlock()));
-                case 7 -> map(index).clear();
+                case 7 -> StateScan.toItsEnd(map(index)::clear);
                 case 8 -> register(changes.takeLong(), now);
                 default -> handle.deleteTimer(Math.min(changes.takeLong(), FOREVER_MS));
             }

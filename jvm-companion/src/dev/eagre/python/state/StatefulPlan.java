@@ -1,6 +1,7 @@
 package dev.eagre.python.state;
 
 import dev.eagre.python.codec.RowBytes;
+import dev.eagre.spark.NormalizedKeys;
 import dev.eagre.spark.RowSteps;
 import java.util.ArrayList;
 import java.util.List;
@@ -81,7 +82,7 @@ public final class StatefulPlan {
         Expression bytes =
                 new RowBytes(df.schema(), false, RowSteps.sequence(List.of(ExpressionUtils.expression(whole))));
         columns.add(ExpressionUtils.column(bytes).as(BYTES));
-        Dataset<Row> data = df.select(columns.toArray(Column[]::new));
+        Dataset<Row> data = NormalizedKeys.of(df.select(columns.toArray(Column[]::new)), names.size());
         StructType key = new StructType();
         for (String name : names) {
             key = key.add(data.schema().apply(name));

@@ -1,6 +1,8 @@
 package dev.eagre.python.worker;
 
 import dev.eagre.commit.Barrier;
+import dev.eagre.commit.ReceivedCount;
+import dev.eagre.commit.RowCount;
 import dev.eagre.python.codec.Codec;
 import dev.eagre.python.codec.WireBuffer;
 import dev.eagre.shuffle.ReaderThreads;
@@ -20,7 +22,7 @@ import scala.collection.Iterator;
  * Sends the rows of one task to a worker and receives the results. A reader thread reads the rows; the
  * task's own thread waits for the answers. A row is sent immediately, unless an answer is outstanding.
  * Rows that arrive meanwhile are sent together after the answer, so the cost per row falls as the load
- * rises. Nothing waits for a full frame, and nothing grows beyond a frame.
+ * rises. Nothing waits for a full frame.
  */
 public final class WorkerChannel extends AbstractIterator<Object> {
     private static final int FRAME_ROWS = 512;
@@ -34,8 +36,8 @@ public final class WorkerChannel extends AbstractIterator<Object> {
     private final Codec.RowCodec results;
     private final int passedColumns;
     private final Thread reader;
-    private final Barrier.RowCount sent;
-    private final Barrier.ReceivedCount received;
+    private final RowCount sent;
+    private final ReceivedCount received;
     private final Deque<Object> answers = new ArrayDeque<>();
 
     private Worker worker;

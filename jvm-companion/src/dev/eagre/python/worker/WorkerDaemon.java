@@ -32,11 +32,7 @@ final class WorkerDaemon {
     static WorkerDaemon start(String python, List<String> path) throws IOException {
         Path folder = Files.createTempDirectory("eagre-");
         Path socket = folder.resolve("workers");
-        ProcessBuilder builder = new ProcessBuilder(python, "-m", "eagre_worker", socket.toString());
-        Map<String, String> environment = builder.environment();
-        environment.put("PYTHONPATH", String.join(File.pathSeparator, pythonPath(path)));
-        environment.put("PYTHONHASHSEED", "0");
-        environment.put("PYTHONUNBUFFERED", "1");
+        ProcessBuilder builder = python(python, path, List.of("-m", "eagre_worker", socket.toString()));
         builder.redirectError(ProcessBuilder.Redirect.INHERIT);
         Process process;
         try {
@@ -53,6 +49,18 @@ final class WorkerDaemon {
         }
         Runtime.getRuntime().addShutdownHook(new Thread(() -> remove(process, socket)));
         return new WorkerDaemon(process, socket);
+    }
+
+    /** A Python process with the environment of the workers. */
+    static ProcessBuilder python(String python, List<String> path, List<String> arguments) throws IOException {
+        ProcessBuilder builder = new ProcessBuilder(python);
+        builder.command().addAll(arguments);
+        Map<String, String> environment = builder.environment();
+        WorkerEnvironment.removeSecrets(environment);
+        environment.put("PYTHONPATH", String.join(File.pathSeparator, pythonPath(path)));
+        environment.put("PYTHONHASHSEED", "0");
+        environment.put("PYTHONUNBUFFERED", "1");
+        return builder;
     }
 
     boolean alive() {

@@ -156,4 +156,15 @@ class RedisProtocolTest {
         answers(text);
         refused(IOException.class);
     }
+
+    /** Until Redis 7 the error of a command in a script has the script's error before it. */
+    @ParameterizedTest
+    @ValueSource(strings = {
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "ERR Error running script (call to f_60): @user_script:17: @user_script: 17: -OOM command not allowed.",
+    })
+    void theErrorOfACommandInAScriptKeepsItsCode(String text) {
+        assertTrue(new RedisProtocol.Refusal(text).is("OOM"));
+        assertFalse(new RedisProtocol.Refusal(text).is("WRONGTYPE"));
+    }
 }

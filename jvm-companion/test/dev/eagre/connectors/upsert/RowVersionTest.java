@@ -43,9 +43,9 @@ class RowVersionTest {
 
     @Test
     void theNewerRowIsWrittenWithTheLaterTime() {
-        Upsert old = new Upsert(List.of("a"), List.of("1"), version(1, 0, 100));
-        Upsert next = new Upsert(List.of("a"), List.of("2"), version(2, 0, 50));
-        assertEquals(new Upsert(List.of("a"), List.of("2"), version(2, 0, 100)), old.or(next));
+        Upsert old = new Upsert(List.of("a"), List.of("1"), version(1, 0, 100), null);
+        Upsert next = new Upsert(List.of("a"), List.of("2"), version(2, 0, 50), null);
+        assertEquals(new Upsert(List.of("a"), List.of("2"), version(2, 0, 100), null), old.or(next));
         assertEquals(next, next.or(old), "an older row changes nothing");
     }
 }

@@ -1,0 +1,82 @@
+package dev.eagre.cluster;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import dev.eagre.commit.Participants;
+import dev.eagre.metrics.JvmMetrics;
+import dev.eagre.metrics.RowCounters;
+import dev.eagre.spark.SinkProducers;
+import dev.eagre.spark.SparkInternals;
+import java.nio.file.Path;
+import java.util.List;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.streaming.StreamingQuery;
+
+/** Where the tasks of this application run: in this JVM, or on executors. */
+public final class Cluster {
+    private static final long FLUSH_MS = 180_000;
+
+    private Cluster() {}
+
+    /** Whether tasks run on executors that the driver can ask; see {@link CommitPlugin}. */
+    public static boolean connected(SparkContext context) {
+        return !context.isLocal() && Executors.current() != null;
+    }
+
+    /**
+     * The tasks of a query that has just been started.
+     *
+     * @param pipeline the name under which it sends dead letters
+     * @param clientId the client id of its sink's producers
+     */
+    public static Participants participants(StreamingQuery query, String pipeline, String clientId) throws Exception {
+        Path state = SparkInternals.localCheckpoint(query).resolve("state");
+        Executors executors = Executors.current();
+        return executors == null
+                ? new LocalParticipants(RunPart.join(query.runId(), pipeline, clientId, state))
+                : new ExecutorParticipants(query.runId(), executors, pipeline, clientId, state.toString());
+    }
+
+    /** How many tasks the executors can run at the same time; -1 if tasks run in this JVM, or nobody knows. */
+    public static int slots(SparkContext context) {
+        return connected(context) ? Executors.current().cores() / context.conf().getInt("spark.task.cpus", 1) : -1;
+    }
+
+    /** In how many milliseconds every executor that was lost has ended for certain. */
+    public static long silentInMs() {
+        Executors executors = Executors.current();
+        return executors == null ? 0 : executors.silentInMs();
+    }
+
+    /** Which executors have been lost so far, and why, as JSON. */
+    public static String lostExecutors() throws JsonProcessingException {
+        Executors executors = Executors.current();
+        return Executors.JSON.writeValueAsString(executors == null ? List.of() : executors.removed());
+    }
+
+    /** What this JVM and the executors count, as JSON; see {@link JvmMetrics}. */
+    public static String metrics() throws Exception {
+        Executors executors = Executors.current();
+        String own = JvmMetrics.report();
+        return executors == null ? own : executors.metrics().addTo(object(own)).toString();
+    }
+
+    /** The rows that failed, arrived too late or were written, here and on the executors; see {@link RowCounters}. */
+    public static String rowCounts() throws JsonProcessingException {
+        Executors executors = Executors.current();
+        String own = RowCounters.all();
+        return executors == null ? own : executors.metrics().addRowsTo(object(own)).toString();
+    }
+
+    private static ObjectNode object(String json) throws JsonProcessingException {
+        return (ObjectNode) Executors.JSON.readTree(json);
+    }
+
+    /** Delivers what an earlier run of a query left in its producers, so that nothing of it appears later. */
+    public static void deliver(String clientId) throws Exception {
+        SinkProducers.flushAll(clientId);
+        Executors executors = Executors.current();
+        if (executors == null) return;
+        executors.ask(Executors.JSON.createObjectNode().put("do", "deliver").put("client", clientId), FLUSH_MS);
+    }
+}
