@@ -1,267 +1,235 @@
-"""The faults: signals to the processes of a run and to the broker."""
+"""What a fault is, and the faults of processes: signals to the parts of a run.
+
+A fault is a small class: what it needs, which shapes it suits, how it is applied and healed. The
+campaign then waits until results appear again. Under every fault the promise of the shape holds.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
-import subprocess
-import sys
-import threading
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-import psutil
+from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS
 
-from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS, numbered
-
-from .late_writes import leave_a_gap
+from . import heap
 
 if TYPE_CHECKING:
-    import random
+    from .shapes import Shape
+    from .trial import Trial
 
-EAGRE = Path(sys.executable).parent / "eagre"
+LINKS, THREE, ACCESS, SMALL_DISK, SLOW_DISK = "links", "three", "access", "small disk", "slow disk"
+"""What a fault can need: proxies, three brokers, a login, a small or a slow disk."""
 
-
-class Broker:
-    """The embedded broker in the background; can be killed, paused and restarted."""
-
-    def __init__(self, folder: Path, env: dict[str, str]) -> None:
-        self._folder, self._env = folder, env
-        self._port = 0
-        self.address = ""
-
-    def start(self) -> None:
-        """Start it, on the same port as before."""
-        command = [EAGRE, "broker", "start", "--port", str(self._port), "--data", "broker"]
-        done = subprocess.run(
-            command, cwd=self._folder, env=self._env, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise SystemExit(f"the broker does not start: {done.stderr}")
-        self.address = done.stdout.strip()
-        self._port = int(self.address.rsplit(":", 1)[1])
-
-    def signal(self, sign: signal.Signals) -> None:
-        """Send it a signal."""
-        self._process().send_signal(sign)
-
-    def stop(self) -> None:
-        """End it."""
-        process = self._process()
-        process.send_signal(signal.SIGCONT)
-        process.terminate()
-        process.wait(60)
-
-    def _process(self) -> psutil.Process:
-        for process in psutil.process_iter(["cmdline"]):
-            words = " ".join(process.info["cmdline"] or [])
-            if "java" in words and str(self._folder / "broker") in words:
-                return process
-        raise SystemExit("the broker is not running")
+FAULTS: dict[str, Fault] = {}
 
 
-class Run:
-    """One ``eagre run`` that can be restarted; stores its output with times."""
-
-    def __init__(self, folder: Path, env: dict[str, str], *args: str) -> None:
-        self._folder, self._env, self._args = folder, env, args
-        self.output: list[tuple[float, str]] = []
-        self._log = (folder / "run.log").open("a")
-        self.process = self._start()
-
-    def _start(self) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [EAGRE, "run", *self._args],
-            cwd=self._folder,
-            env=self._env,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        threading.Thread(target=self._listen, args=(process,), daemon=True).start()
-        return process
-
-    def _listen(self, process: subprocess.Popen[str]) -> None:
-        for line in process.stderr or ():
-            self.output.append((time.monotonic(), line.rstrip()))
-            self._log.write(f"{time.monotonic():.2f} {line}")
-            self._log.flush()
-
-    def restart(self) -> None:
-        """Restart it, as a service manager would."""
-        self.process.wait(60)
-        self.process = self._start()
-
-    def wait_for(self, word: str, since: float, timeout: float = 120) -> float:
-        """Wait until it prints a text after a time; return when it did."""
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            for at, line in list(self.output):
-                if at >= since and word in line:
-                    return at
-            time.sleep(0.005)
-        tail = "\n".join(line for _, line in self.output[-15:])
-        raise SystemExit(f"the run never printed {word!r}:\n{tail}")
-
-    def parts(self) -> dict[str, psutil.Process]:
-        """Return the parent, the Python child and the JVM, as far as they are alive."""
-        processes = {}
-        try:
-            parent = psutil.Process(self.process.pid)
-            processes["parent"] = parent
-            for process in parent.children(recursive=True):
-                words = " ".join(process.cmdline())
-                if process.status() == psutil.STATUS_ZOMBIE:
-                    continue
-                if "eagre.runtime.child" in words:
-                    processes["python"] = process
-                elif "java" in words and "SparkSubmit" in words:
-                    processes["jvm"] = process
-        except psutil.NoSuchProcess:
-            pass
-        return processes
-
-    def kill(self, *names: str) -> None:
-        """Kill some of its processes at once."""
-        parts = self.parts()
-        for name in names:
-            if name in parts:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(parts[name].pid, signal.SIGKILL)
-
-    def end(self, timeout: float = 120) -> int:
-        """Drain it."""
-        self.process.terminate()
-        return self.process.wait(timeout)
+class NoEffectError(Exception):
+    """A fault did nothing: the round would show nothing."""
 
 
-class Faults:
-    """The kinds of faults; the run recovers from each."""
+class Fault:
+    """A fault.
 
-    def __init__(self, run: Run, broker: Broker, checkpoint: Path, pick: random.Random) -> None:
-        self._run, self._broker, self._checkpoint, self._pick = run, broker, checkpoint, pick
-        self.injected_at = 0.0
+    Attributes:
+        needs: What the trial must have.
+        weight: How often it is drawn, compared with others; less if it takes minutes.
+        keeps_order: Whether the rows of a card stay in one partition.
+    """
 
-    KINDS = (
-        ("jvm",),
-        ("python",),
-        ("group",),
-        ("broker_killed",),
-        ("broker_paused",),
-        ("paused_and_group",),
-        ("offsets_written", "commit_written", "mid_epoch"),
-        ("while_recovering", "while_fencing", "while_scanning", "catching_up"),
-        ("hole",),
-        ("stop_and_start",),
-    )
-    """A campaign injects these in turn, one of each line at a time."""
+    name: ClassVar[str] = ""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    weight: ClassVar[float] = 1.0
+    keeps_order: ClassVar[bool] = True
 
-    def inject(self, kind: str) -> None:
-        """Inject a fault; ``injected_at`` is then the time of the last kill."""
-        self.injected_at = time.monotonic()
-        getattr(self, f"_{kind}")()
+    def __init_subclass__(cls) -> None:
+        """Register it, under the name of the class in lower case with underscores."""
+        if not cls.__name__.startswith("_"):
+            letters = (f"_{c.lower()}" if c.isupper() else c for c in cls.__name__)
+            cls.name = "".join(letters).strip("_")
+            FAULTS[cls.name] = cls()
 
-    def _jvm(self) -> None:
-        self._run.kill("jvm")
+    def suits(self, shape: Shape) -> bool:
+        """Return whether it makes sense for a shape."""
+        return shape.output == "kafka" or not self.needs
 
-    def _mid_epoch(self) -> None:
-        """Kill with results after the last commit, whose rows the next run reads again."""
-        self._await_commit()
+    def inject(self, trial: Trial) -> None:
+        """Apply it and heal it; ``trial.injected()`` notes the time from which it recovers."""
+        trial.injected()
+        self.apply(trial)
+        self.heal(trial)
+
+    def apply(self, trial: Trial) -> None:
+        """Let it happen."""
+        raise NotImplementedError
+
+    def heal(self, trial: Trial) -> None:
+        """End it; a run recovers from a kill by itself."""
+
+
+class Jvm(Fault):
+    """kill -9 of the JVM at any time."""
+
+    def apply(self, trial: Trial) -> None:
+        trial.run.kill("jvm")
+
+
+class MidEpoch(Fault):
+    """Kill with results after the last commit, whose rows the next run reads again."""
+
+    def apply(self, trial: Trial) -> None:
+        trial.await_commit()
         time.sleep(2)
-        self._kill("jvm")
+        trial.kill("jvm")
 
-    def _python(self) -> None:
-        self._run.kill("python")
 
-    def _group(self) -> None:
-        self._run.kill("parent", "python", "jvm")
-        self._run.restart()
+class Python(Fault):
+    """kill -9 of the driver's Python."""
 
-    def _broker_killed(self) -> None:
-        self._broker.signal(signal.SIGKILL)
-        time.sleep(self._pick.uniform(0.5, 3))
-        self._broker.start()
+    def apply(self, trial: Trial) -> None:
+        trial.run.kill("python")
 
-    def _broker_paused(self) -> None:
-        self._broker.signal(signal.SIGSTOP)
-        time.sleep(self._pick.uniform(1, 6))
-        self._broker.signal(signal.SIGCONT)
 
-    def _paused_and_group(self) -> None:
-        """Records that the dead process had sent are appended when the broker continues."""
-        self._broker.signal(signal.SIGSTOP)
-        time.sleep(self._pick.uniform(0.2, 1))
-        self._run.kill("parent", "python", "jvm")
-        self._run.restart()
-        time.sleep(self._pick.uniform(0, 4))
-        self._broker.signal(signal.SIGCONT)
+class Group(Fault):
+    """kill -9 of all processes at once; a service manager starts the run again."""
 
-    def _hole(self) -> None:
-        """One partition of the output has results that the others lack."""
-        self._run.kill("parent", "python", "jvm")
-        time.sleep(1)
-        leave_a_gap(self._broker.address, self._checkpoint.name)
-        self.injected_at = time.monotonic()
-        self._run.restart()
+    def apply(self, trial: Trial) -> None:
+        trial.run.kill_all()
+        trial.run.restart()
 
-    def _offsets_written(self) -> None:
-        """With mid-epoch commits, the next start writes one into Spark's logs."""
-        committed = self._newest("commits")
-        if self._newest(MID_EPOCH_COMMITS) >= 0:
-            self._run.kill("jvm")
-        self._await_newer("offsets", committed)
-        self._kill("jvm", "python")
 
-    def _commit_written(self) -> None:
-        self._await_commit()
-        self._kill("jvm")
+class OffsetsWritten(Fault):
+    """Kill when the next offsets are written; with mid-epoch commits the next start does it."""
 
-    def _while_fencing(self) -> None:
-        self._interrupted("fencing the previous run")
+    def apply(self, trial: Trial) -> None:
+        committed = trial.newest("commits")
+        if trial.newest(MID_EPOCH_COMMITS) >= 0:
+            trial.run.kill("jvm")
+        trial.await_newer("offsets", committed)
+        trial.kill("jvm", "python")
 
-    def _while_scanning(self) -> None:
-        self._interrupted("of the output for delivered results")
 
-    def _catching_up(self) -> None:
-        """Kill with full batches in flight, of which some partitions have more than others."""
+class CommitWritten(Fault):
+    """Kill when a commit has just been written."""
+
+    def apply(self, trial: Trial) -> None:
+        trial.await_commit()
+        trial.kill("jvm")
+
+
+class WhileFencing(Fault):
+    """Kill again while the previous run is fenced."""
+
+    def suits(self, shape: Shape) -> bool:
+        return shape.exactly_once
+
+    def apply(self, trial: Trial) -> None:
+        trial.interrupt("fencing the previous run")
+
+
+class WhileScanning(Fault):
+    """Kill again while the output is read for delivered results."""
+
+    def suits(self, shape: Shape) -> bool:
+        return shape.exactly_once
+
+    def apply(self, trial: Trial) -> None:
+        trial.interrupt("of the output for delivered results")
+
+
+class CatchingUp(Fault):
+    """Kill with full batches in flight, of which some partitions have more than others."""
+
+    def apply(self, trial: Trial) -> None:
         begin = time.monotonic()
-        self._run.kill("jvm")
-        self._run.wait_for("catching up", begin)
-        time.sleep(self._pick.uniform(0.5, 2))
-        self._kill("jvm")
+        trial.run.kill("jvm")
+        trial.run.wait_for("running in real-time", begin)
+        time.sleep(trial.pick.uniform(0, 2))
+        trial.kill("jvm")
 
-    def _while_recovering(self) -> None:
+
+class WhileRecovering(Fault):
+    """Kill again at any moment of the start."""
+
+    def apply(self, trial: Trial) -> None:
         begin = time.monotonic()
-        self._run.kill("jvm")
-        self._run.wait_for("starting Spark", begin)
-        time.sleep(self._pick.uniform(0, 10))
-        self._kill("jvm", "python")
+        trial.run.kill("jvm")
+        trial.run.wait_for("starting Spark", begin)
+        time.sleep(trial.pick.uniform(0, 10))
+        trial.kill("jvm", "python")
 
-    def _stop_and_start(self) -> None:
-        self._run.end()
-        self.injected_at = time.monotonic()
-        self._run.restart()
 
-    def _interrupted(self, word: str) -> None:
-        begin = time.monotonic()
-        self._run.kill("jvm")
-        self._run.wait_for(word, begin)
-        self._kill("jvm")
+class StopAndStart(Fault):
+    """Drain, and start again."""
 
-    def _kill(self, *names: str) -> None:
-        self.injected_at = time.monotonic()
-        self._run.kill(*names)
+    def apply(self, trial: Trial) -> None:
+        trial.run.drain()
+        trial.injected()
+        trial.run.restart()
 
-    def _await_commit(self) -> None:
-        """Wait for the next epoch boundary, or the next mid-epoch commit."""
-        log = MID_EPOCH_COMMITS if self._newest(MID_EPOCH_COMMITS) >= 0 else "commits"
-        self._await_newer(log, self._newest(log))
 
-    def _newest(self, log: str) -> int:
-        return max((int(p.name) for p in numbered(self._checkpoint / log)), default=-1)
+class _Paused(Fault):
+    """SIGSTOP of a part for some seconds."""
 
-    def _await_newer(self, log: str, known: int, timeout: float = 60) -> None:
-        deadline = time.monotonic() + timeout
-        while self._newest(log) <= known and time.monotonic() < deadline:
-            time.sleep(0.0005)
+    part: ClassVar[str] = "jvm"
+    seconds: ClassVar[tuple[float, float]] = (5, 20)
+
+    def apply(self, trial: Trial) -> None:
+        self._stopped = trial.run.signal(signal.SIGSTOP, self.part)
+        if not self._stopped:
+            raise NoEffectError(f"there is no process {self.part!r} to pause")
+        trial.require_silence()
+        time.sleep(trial.pick.uniform(*self.seconds))
+
+    def heal(self, trial: Trial) -> None:
+        trial.injected()
+        for process in self._stopped:
+            if process.is_running():
+                process.send_signal(signal.SIGCONT)
+
+
+class JvmPaused(_Paused):
+    """SIGSTOP of the JVM."""
+
+
+class JvmPaused150(_Paused):
+    """SIGSTOP of the JVM for longer than Kafka's timeouts."""
+
+    weight = 0.2
+    seconds = (150, 150)
+
+
+class WorkerPaused(_Paused):
+    """SIGSTOP of the Python workers for longer than the timeout of a function."""
+
+    part = "workers"
+    seconds = (35, 45)
+
+    def suits(self, shape: Shape) -> bool:
+        return shape.python
+
+
+class WorkerKilled(Fault):
+    """kill -9 of the Python workers."""
+
+    def suits(self, shape: Shape) -> bool:
+        return shape.python
+
+    def apply(self, trial: Trial) -> None:
+        if not trial.run.signal(signal.SIGKILL, "workers"):
+            raise NoEffectError("there is no Python worker to kill")
+
+
+class HeapExhausted(Fault):
+    """No heap is left for some seconds."""
+
+    def apply(self, trial: Trial) -> None:
+        order = trial.folder / heap.ORDER
+        order.touch()
+        deadline = time.monotonic() + 30
+        while order.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if order.exists():
+            raise NoEffectError("nobody obeyed the order to exhaust the heap")
+        trial.injected()
+        time.sleep(heap.HOLD_SECONDS)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
-from .verify import SOURCE, records, results
+from .shapes import SOURCE
+from .verify import records
 
 if TYPE_CHECKING:
     import random
 
+    from .shapes import Shape
+
 LATE = 20
 
 
-def write_late(brokers: str, pipeline: str, pick: random.Random) -> None:
+def write_late(brokers: str, shape: Shape, pick: random.Random) -> None:
     """Write results of a dead run again, as if a paused broker had delayed them."""
-    topic = f"chaos-{pipeline}"
-    written = records(brokers, topic)
+    topic = f"chaos-{shape.name}"
+    written = list(records(brokers, topic))
     names = [
         name.split() for _, _, headers, _ in written for key, name in headers if key == "eagre"
     ]
@@ -31,13 +35,13 @@ def write_late(brokers: str, pipeline: str, pick: random.Random) -> None:
     producer.flush(30)
 
 
-def leave_a_gap(brokers: str, pipeline: str) -> None:
+def leave_a_gap(brokers: str, shape: Shape) -> None:
     """Write the missing results of one partition only.
 
     A run leaves this state when it dies after the broker has accepted a batch for one partition,
     while a batch for another, with earlier rows, is still in flight.
     """
-    topic = f"chaos-{pipeline}"
+    topic = f"chaos-{shape.name}"
     homes, delivered, newest = {}, set(), ("", 0)
     for partition, _, headers, value in records(brokers, topic):
         name = dict(headers).get("eagre", b"").decode().split()
@@ -45,10 +49,15 @@ def leave_a_gap(brokers: str, pipeline: str) -> None:
             homes[json.loads(value)["card"]] = partition
             delivered.add(name[2])
             newest = max(newest, (name[0], int(name[1])))
-    rows = records(brokers, SOURCE)
+    rows = [
+        {**json.loads(value), "_place": f"{SOURCE}/{partition}/{offset}"}
+        for partition, offset, _, value in records(brokers, SOURCE)
+    ]
     producer = Producer({"bootstrap.servers": brokers})
-    for (partition, offset, _, _), ordinal, result in results(pipeline, rows):
-        position = f"{SOURCE}/{partition}/{offset}/{ordinal}"
+    ordinals: Counter[str] = Counter()
+    for row, result in shape.expected({SOURCE: rows}):
+        position = f"{row['_place']}/{ordinals[row['_place']]}"
+        ordinals[row["_place"]] += 1
         if homes.get(result["card"]) == 0 and position not in delivered:
             name = f"{newest[0]} {newest[1]} {position} {time.time() * 1000:.0f}"
             producer.produce(
