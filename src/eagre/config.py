@@ -97,14 +97,27 @@ def counted(number: int, thing: str) -> str:
 
 def cache_dir() -> Path:
     """Return the user's cache folder for jars: ``EAGRE_CACHE``, or the system's cache folder."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get("EAGRE_CACHE") or base / "eagre")
+    return _user_folder("EAGRE_CACHE", "XDG_CACHE_HOME", ".cache")
 
 
 def state_dir() -> Path:
     """Return the folder that registers running brokers: ``EAGRE_STATE``, or the system's."""
-    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return Path(os.environ.get("EAGRE_STATE") or base / "eagre")
+    return _user_folder("EAGRE_STATE", "XDG_STATE_HOME", ".local/state")
+
+
+def _user_folder(variable: str, system_variable: str, below_home: str) -> Path:
+    if chosen := os.environ.get(variable):
+        return Path(chosen)
+    if base := os.environ.get(system_variable):
+        return Path(base) / "eagre"
+    try:
+        return Path.home() / below_home / "eagre"
+    except RuntimeError:
+        raise SettingsError(
+            "HOME_UNKNOWN",
+            f"HOME is not set, and user {os.getuid()} has no home folder.",
+            hint="set HOME, or EAGRE_CACHE and EAGRE_STATE.",
+        ) from None
 
 
 def project_dir() -> Path:

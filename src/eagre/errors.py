@@ -5,6 +5,7 @@
     EagreError
     ├── JvmError           Java, PySpark's version, the jars, the companion
     ├── BrokerError        the embedded broker, an unreachable cluster, topics
+    ├── ClusterError       the Spark standalone cluster of this machine
     ├── SettingsError      an invalid argument, option or schema
     ├── AppError           the user's file: missing, broken, without a pipeline
     ├── CheckpointError    a broken checkpoint, or one that belongs to another pipeline
@@ -51,6 +52,10 @@ class JvmError(EagreError):
 
 class BrokerError(EagreError):
     """The embedded broker, a cluster or a topic is not available."""
+
+
+class ClusterError(EagreError):
+    """A Spark standalone cluster of this machine is not available."""
 
 
 class SettingsError(EagreError):

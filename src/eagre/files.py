@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LOCK = ".lock"
+OWNER_FOLDER, OWNER_FILE = 0o700, 0o600
+LOG_BYTES = 10_000_000
+"""A log file that has grown to this size is closed, and a new one is begun."""
 UNLOCKED_SECONDS = 24 * 3600
 """The age at which a folder without a lock is abandoned; earlier releases made such folders."""
 
 
-def write_atomically(path: Path, text: str, *, durable: bool = False) -> None:
+def write_atomically(
+    path: Path, text: str, *, durable: bool = False, private: bool = False
+) -> None:
     """Write a file atomically: write a temporary file, then rename it.
 
     >>> from pathlib import Path
@@ -32,19 +37,53 @@ def write_atomically(path: Path, text: str, *, durable: bool = False) -> None:
     Args:
         path: The file; missing folders are created.
         text: Its content.
-        durable: Whether to flush it to disk (fsync) before the rename.
+        durable: Whether to flush it to disk (fsync) before the rename, and its folder after it.
+        private: Whether only this user may read it, and missing folders.
 
     Raises:
         OSError: It cannot be written; the old content remains.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, private=private)
     part = path.with_name(f".{path.name}.part")
     with part.open("w") as file:
+        if private:
+            part.chmod(OWNER_FILE)
         file.write(text)
         if durable:
             file.flush()
             os.fsync(file.fileno())
     part.replace(path)
+    if durable:
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def make_folder(folder: Path, *, private: bool = False) -> None:
+    """Create a folder and those above it; a new private one is for this user alone."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=OWNER_FOLDER if private else 0o777, exist_ok=True)
+
+
+def rotate(path: Path, retained: int) -> None:
+    """Rename a log file to ``NAME.1.log``, older ones to the next number, and remove the oldest.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for _ in range(4):
+    ...         _ = (Path(folder) / "a.log").write_text("")
+    ...         rotate(Path(folder) / "a.log", 2)
+    ...     sorted(file.name for file in Path(folder).iterdir())
+    ['a.1.log', 'a.2.log']
+    """
+    if not path.exists():
+        return
+    older = [path.with_name(f"{path.stem}.{number}.log") for number in range(1, retained + 1)]
+    for before, after in reversed(list(zip([path, *older[:-1]], older, strict=True))):
+        with contextlib.suppress(FileNotFoundError):
+            before.replace(after)
 
 
 class TemporaryFolder:

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
     from eagre.broker.topics import Offsets
     from eagre.connectors import ReplayFilter
-    from eagre.connectors.error_policy import Position
+    from eagre.connectors.base import Position
     from eagre.errors import AppError
 
 DEFAULT_EVERY = {"real-time": "1 minute", "micro-batch": "500 ms"}
-"""The epoch in real time, the trigger in micro-batch.
+"""The commit interval in real time, the trigger in micro-batch.
 
 ``docs/internals/decisions/0003-epoch-length.md`` has the reasons.
 """

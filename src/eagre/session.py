@@ -46,6 +46,15 @@ IN_PROCESS_SHUFFLE = "dev.eagre.shuffle.InProcessShuffle"
 """The in-process shuffle of real time: threads exchange rows without sockets, and count them."""
 ONE_JVM = re.compile(r"local(\[[\w*]+\])?")
 """Masters whose tasks are threads of one JVM, and which do not retry tasks."""
+THREADS = re.compile(r"local(\[.*\])?")
+"""Masters whose tasks are threads of the driver's JVM; with the others they run on executors."""
+COUNTED_SHUFFLE = "dev.eagre.shuffle.CountedShuffle"
+"""Spark's streaming shuffle between executors, which counts its rows for commits."""
+PLUGINS = "spark.plugins"
+COMMIT_PLUGIN = "dev.eagre.cluster.CommitPlugin"
+"""Lets the driver commit within an epoch what executors have processed."""
+ATTEMPTS = "spark.task.maxFailures"
+"""A task that is tried again starts at the beginning of its epoch, and repeats its results."""
 
 
 CLASS_PATH = "spark.driver.extraClassPath"
@@ -57,6 +66,11 @@ SECRETS = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|private k
 
 NO_COUNTERS = "-XX:-UsePerfData"
 """A JVM keeps counters in a file in ``/tmp``: a killed one leaves it, and a slow disk delays GC."""
+
+
+TEMPORARY = "EAGRE_RUN_TMPDIR"
+"""The environment variable in which ``eagre run`` names the folder for a driver's temporary files.
+A later run sweeps it if the driver is killed. Java itself ignores ``TMPDIR``."""
 
 
 LOG_LEVEL = "spark.log.level"
@@ -89,12 +103,16 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     builder.master(master)
     jars = [*class_path("spark", log.warning), companion_jar()]  # visible without logging set-up
     builder.config("spark.jars", _appended(stated.get("spark.jars", ""), jars))
+    builder.config(CLASS_PATH, _appended(stated.get(CLASS_PATH, ""), jars, os.pathsep))
     if master.startswith("local"):
         _keep_on_loopback(builder, stated)
-        builder.config(CLASS_PATH, _appended(stated.get(CLASS_PATH, ""), jars, os.pathsep))
         if ONE_JVM.fullmatch(master):
             builder.config(SHUFFLE, stated.get(SHUFFLE, IN_PROCESS_SHUFFLE))
         stated[GC_OPTIONS.key] = _with_archive(stated.get(GC_OPTIONS.key, ""))
+    if not THREADS.fullmatch(master):
+        builder.config(SHUFFLE, stated.get(SHUFFLE, COUNTED_SHUFFLE))
+        builder.config(PLUGINS, _appended(stated.get(PLUGINS, ""), [COMMIT_PLUGIN]))
+        builder.config(ATTEMPTS, stated.get(ATTEMPTS, "1"))
     builder.config(EXTENSIONS, _appended(stated.get(EXTENSIONS, ""), [RULES]))
     builder.config(PROVIDERS, "false")
     builder.config(NESTED_PRUNING, "false")
@@ -102,7 +120,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     for part in ("driver", "executor"):
         key = GC_OPTIONS.key.replace("driver", part)
         heap = stated.get(f"spark.{part}.memory", "1g")
-        builder.config(key, _java_options(stated.get(key, ""), heap))
+        options = _java_options(stated.get(key, ""), heap)
+        builder.config(key, _with_temporary_folder(options) if part == "driver" else options)
     for setting in PROFILE:
         _apply(builder, setting, stated)
     _add_to_submit_arguments(_builder_options(builder))
@@ -203,6 +222,14 @@ def _java_options(options: str, heap: str) -> str:
     chosen = re.search(r"-XX:\+Use\w*GC\b|-Xm[sn]\d", options)
     collector = "" if chosen else java_options(megabytes(heap))
     return " ".join(part for part in (counters, collector, options) if part)
+
+
+def _with_temporary_folder(options: str) -> str:
+    """Let the driver's JVM keep its temporary files in the run's folder, if there is one."""
+    folder = os.environ.get(TEMPORARY)
+    if not folder or "java.io.tmpdir" in options:
+        return options
+    return f"{options} {shlex.quote(f'-Djava.io.tmpdir={folder}')}"
 
 
 def _apply(builder: Any, setting: Setting, stated: Mapping[str, str]) -> None:  # noqa: ANN401

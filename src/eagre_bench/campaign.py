@@ -71,7 +71,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ScheduledTrial:
     """One trial of a run."""
 
     workload: Workload
@@ -87,13 +87,13 @@ class Turn:
         return f"{self.workload.name}, round {self.round}: {self.system.name}{again}{self.note}"
 
 
-class Observer(Protocol):
+class ProgressListener(Protocol):
     """Receives the progress of a run."""
 
     def say(self, text: str) -> None:
         """Report a step."""
 
-    def begin(self, turn: Turn, number: int, of: int) -> None:
+    def begin(self, turn: ScheduledTrial, number: int, of: int) -> None:
         """Report the start of a trial."""
 
     def second(self, figures: Figures) -> None:
@@ -103,7 +103,7 @@ class Observer(Protocol):
         """Report the figures of a trial."""
 
 
-class Bench:
+class Testbed:
     """A broker and a folder to measure systems in, one after the other.
 
     Args:
@@ -112,7 +112,7 @@ class Bench:
         observer: Receives the progress.
     """
 
-    def __init__(self, folder: Path, options: Options, observer: Observer) -> None:
+    def __init__(self, folder: Path, options: Options, observer: ProgressListener) -> None:
         self._folder, self._options, self._observer = folder, options, observer
         self._broker = EmbeddedBroker(say=observer.say)
         self._merchants = folder / "merchants.csv"
@@ -204,13 +204,17 @@ class Campaign:
     """All trials of a run, interleaved, with an A/A control for each workload."""
 
     def __init__(
-        self, workloads: list[Workload], systems: list[System], rounds: int, observer: Observer
+        self,
+        workloads: list[Workload],
+        systems: list[System],
+        rounds: int,
+        observer: ProgressListener,
     ) -> None:
         self._workloads, self._systems = workloads, systems
         self._rounds, self._observer = rounds, observer
         self._again: dict[str, int] = {}
 
-    def turns(self, *, control: bool = True) -> Iterator[Turn]:
+    def turns(self, *, control: bool = True) -> Iterator[ScheduledTrial]:
         """Yield every trial in order; every second round is reversed.
 
         The A/A control is one system measured at least twice: in its rounds, or in an extra trial.
@@ -219,11 +223,13 @@ class Campaign:
             able = [system for system in self._systems if not system.refusal(chosen.name)]
             for number in range(1, self._rounds + 1):
                 order = able if number % 2 else able[::-1]
-                yield from (Turn(chosen, system, number) for system in order)
+                yield from (ScheduledTrial(chosen, system, number) for system in order)
             if self._rounds == 1 and able and control:
-                yield Turn(chosen, control_of(able), 1, control=True)
+                yield ScheduledTrial(chosen, control_of(able), 1, control=True)
 
-    def run(self, measure: Measure, *, control: bool = True) -> list[tuple[Turn, Figures]]:
+    def run(
+        self, measure: Measure, *, control: bool = True
+    ) -> list[tuple[ScheduledTrial, Figures]]:
         """Measure every turn."""
         turns = list(self.turns(control=control))
         done = []
@@ -231,12 +237,12 @@ class Campaign:
             self._observer.begin(turn, number, len(turns))
             figures = measure(turn.workload, turn.system)
             if self._may_repeat(turn, figures):
-                self._observer.say("the generator fell behind: once more")
+                self._observer.say("the generator was late; repeating the trial")
                 figures = measure(turn.workload, turn.system)
             done.append((turn, figures))
         return done
 
-    def _may_repeat(self, turn: Turn, figures: Figures) -> bool:
+    def _may_repeat(self, turn: ScheduledTrial, figures: Figures) -> bool:
         if not any(problem.startswith(BEHIND) for problem in figures["problems"]):
             return False
         self._again[turn.workload.name] = self._again.get(turn.workload.name, 0) + 1
@@ -298,7 +304,7 @@ def require_any(workloads: list[Workload], systems: list[System]) -> None:
         )
 
 
-def prepare(systems: list[System], observer: Observer) -> dict[str, str]:
+def prepare(systems: list[System], observer: ProgressListener) -> dict[str, str]:
     """Prepare each system; return the reason for each that could not be prepared."""
     missing = {}
     for system in systems:

@@ -14,7 +14,7 @@ import click
 from eagre.cli.commands import Group
 from eagre.cli.console import json_option, result, say, table, write_json
 from eagre.config import interval_ms, project_dir
-from eagre_bench.campaign import Bench, Campaign, Options, prepare, require_any
+from eagre_bench.campaign import Campaign, Options, Testbed, prepare, require_any
 from eagre_bench.compare import compare
 from eagre_bench.errors import BenchError
 from eagre_bench.progress import RunProgress
@@ -43,7 +43,7 @@ def bench() -> None:
 
 
 def load_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that a run and a sweep have in common."""
+    """Add the options that a run and a sweep have in common."""
     options = (
         click.option("--rate", type=float, help="Records per second. [default: the workload's]"),
         click.option(
@@ -145,7 +145,7 @@ def run(
     missing = prepare(drivers, progress)
     able = [driver for driver in drivers if driver.name not in missing]
     campaign = Campaign(chosen, able, rounds, progress)
-    with contextlib.closing(progress), Bench(folder, options, progress) as place:
+    with contextlib.closing(progress), Testbed(folder, options, progress) as place:
         measure = place.measure
         if finding:
             trials = campaign.run(
@@ -207,7 +207,7 @@ def sweep(
     _require_positive(rate=rate, seconds=seconds)
     options = Options(rounds, rate, warmup, seconds, slow_checkpoint_ms=slow_checkpoint)
     if kind == "operators" and name:
-        raise click.UsageError("each operator has a workload of its own.")
+        raise click.UsageError("each operator has its own workload.")
     plan = Sweep(kind, options, name, points.split(",") if points else [])
     folder = _folder(out)
     progress = RunProgress()
@@ -280,8 +280,8 @@ def _folder(out: Path | None) -> Path:
     if any((folder / part).exists() for part in ("bench.json", "logs", "state")):
         raise BenchError(
             "OUT_TAKEN",
-            f"{folder} already holds a run, or the rest of one that was stopped.",
-            hint="name another with --out.",
+            f"{folder} already contains a run, or part of one that was stopped.",
+            hint="choose another folder with --out.",
         )
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
@@ -293,7 +293,7 @@ def _newest() -> Path:
         raise BenchError(
             "NO_RUN",
             "there is no run under .eagre/bench.",
-            hint="make one: `eagre bench run field`.",
+            hint="start one: `eagre bench run field`.",
         )
     return runs[-1]
 

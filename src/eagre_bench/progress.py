@@ -9,7 +9,7 @@ from eagre.cli.progress import Figures, Progress
 from eagre_bench.publish import number
 
 if TYPE_CHECKING:
-    from eagre_bench.campaign import Turn
+    from eagre_bench.campaign import ScheduledTrial
 
 
 class RunProgress(Progress):
@@ -19,7 +19,7 @@ class RunProgress(Progress):
         super().__init__()
         self._began = time.monotonic()
 
-    def begin(self, turn: Turn, number: int, of: int) -> None:
+    def begin(self, turn: ScheduledTrial, number: int, of: int) -> None:
         """Print the start of a trial."""
         if number == 1:
             self._began = time.monotonic()

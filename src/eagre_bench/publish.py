@@ -26,8 +26,8 @@ def publish(document: Document, files: list[Path]) -> list[Path]:
     if not any(_marks(path, document) for path in files):
         raise BenchError(
             "NOWHERE_TO_PUBLISH",
-            f"none of {', '.join(map(str, files))} has a mark for the workloads of this run.",
-            hint="write <!-- bench:field --> and <!-- /bench --> where the table shall stand.",
+            f"none of {', '.join(map(str, files))} has a marker for the workloads of this run.",
+            hint="write <!-- bench:field --> and <!-- /bench --> where the table belongs.",
         )
     return [path for path in files if path.is_file() and _rewrite(path, document)]
 
@@ -65,7 +65,7 @@ def _foot(document: Document, workload: str) -> str:
     machine, chosen = document["machine"], document["workloads"][workload]
     noise = document["control"][workload].get("noise", {})
     twice = (
-        f" `{document['control'][workload]['system']}` measured again differs by itself by up to "
+        f" `{document['control'][workload]['system']}` measured again differs from itself by up to "
         f"{noise['p50_ms']:.1f}x at p50 and {noise['p99_ms']:.1f}x at p99."
         if noise
         else ""

@@ -18,7 +18,7 @@ from eagre_bench.campaign import control_of
 from eagre_bench.errors import BenchError
 
 if TYPE_CHECKING:
-    from eagre_bench.campaign import Options, Turn
+    from eagre_bench.campaign import Options, ScheduledTrial
     from eagre_bench.systems import Job, System
     from eagre_bench.workload import Workload
 
@@ -47,7 +47,7 @@ def document(
     options: Options,
     workloads: list[Workload],
     systems: list[System],
-    trials: list[tuple[Turn, Figures]],
+    trials: list[tuple[ScheduledTrial, Figures]],
     missing: dict[str, str],
 ) -> Document:
     """Build the document of a run."""
@@ -222,7 +222,7 @@ def _names_only(value: str) -> str:
 def _result(
     chosen: Workload,
     system: System,
-    trials: list[tuple[Turn, Figures]],
+    trials: list[tuple[ScheduledTrial, Figures]],
     missing: dict[str, str],
 ) -> Figures:
     refusal = system.refusal(chosen.name) or missing.get(system.name)
@@ -232,7 +232,11 @@ def _result(
 
 
 def _of(
-    trials: list[tuple[Turn, Figures]], workload: str, system: str, *, control: bool = False
+    trials: list[tuple[ScheduledTrial, Figures]],
+    workload: str,
+    system: str,
+    *,
+    control: bool = False,
 ) -> list[Figures]:
     return [
         {"round": turn.round, **figures}
@@ -243,7 +247,9 @@ def _of(
     ]
 
 
-def _control(workload: str, systems: list[System], trials: list[tuple[Turn, Figures]]) -> Figures:
+def _control(
+    workload: str, systems: list[System], trials: list[tuple[ScheduledTrial, Figures]]
+) -> Figures:
     """Return the largest ratio between two trials of the same system."""
     able = [system for system in systems if not system.refusal(workload)]
     if not able:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagre import __version__
 from eagre.config import interval_ms
-from eagre_bench.campaign import Bench, Options, Turn, require_any
+from eagre_bench.campaign import Options, ScheduledTrial, Testbed, require_any
 from eagre_bench.errors import BenchError
 from eagre_bench.results import SCHEMA, about_here, described, summary
 from eagre_bench.systems import OPERATORS, system
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from eagre_bench.campaign import Observer
+    from eagre_bench.campaign import ProgressListener
     from eagre_bench.results import Document
     from eagre_bench.systems import System
     from eagre_bench.workload import Workload
@@ -36,10 +36,10 @@ WORKLOADS = {
     "boundary": ("stateless", "count"),
 }
 TITLES = {
-    "trigger": "Smaller micro-batches, and the floor they cannot pass",
-    "epoch": "What the length of an epoch costs, and what it saves",
+    "trigger": "Shorter triggers, and the floor of micro-batches",
+    "epoch": "The costs and benefits of a longer epoch",
     "operators": "Each operator against a plain count and sum",
-    "boundary": "What the end of an epoch costs, against Flink's checkpoints",
+    "boundary": "The cost of an epoch boundary, and of Flink's checkpoints",
 }
 LEAST_SECONDS = 30.0
 BOUNDARIES = 2
@@ -57,7 +57,7 @@ Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """One value of the setting, one operator, or the baseline."""
 
     label: str
@@ -95,30 +95,30 @@ class Sweep:
         for point in self._points:
             require_any([point.workload], [point.system])
 
-    def run(self, folder: Path, observer: Observer) -> Document:
+    def run(self, folder: Path, observer: ProgressListener) -> Document:
         """Measure every point in every round; every second round is reversed."""
         points = self._points
         for each in dict.fromkeys(point.system for point in points):
             each.prepare(observer.say)
-        done: dict[Point, list[Figures]] = {point: [] for point in points}
+        done: dict[SweepPoint, list[Figures]] = {point: [] for point in points}
         rounds = range(1, self._options.rounds + 1)
         turns = [(n, p) for n in rounds for p in (points if n % 2 else points[::-1])]
-        with Bench(folder, self._options, observer) as bench:
+        with Testbed(folder, self._options, observer) as bench:
             for number, (round_, point) in enumerate(turns, 1):
-                turn = Turn(point.workload, point.system, round_, note=self._note(point))
+                turn = ScheduledTrial(point.workload, point.system, round_, note=self._note(point))
                 observer.begin(turn, number, len(turns))
                 figures = bench.measure(point.workload, point.system, kill=point.recovery)
                 done[point].append({"round": round_, **figures})
         return self._document(done)
 
-    def _note(self, point: Point) -> str:
+    def _note(self, point: SweepPoint) -> str:
         if self.kind == "operators":
             return ""
         killed = ", killed in the middle" if point.recovery else ""
         setting = "epoch" if self.kind == "boundary" else self.kind
         return f", {setting} {point.label}{killed}"
 
-    def _measured(self) -> Iterator[Point]:
+    def _measured(self) -> Iterator[SweepPoint]:
         if self.kind == "boundary":
             yield from self._side_by_side()
             return
@@ -126,25 +126,25 @@ class Sweep:
             warm = self._options
             if warm.warmup is None:
                 warm = replace(warm, warmup=OPERATORS_WARMUP)
-            yield Point(BASELINES[self.kind], system("eagre"), warm.applied(self._names[0]))
+            yield SweepPoint(BASELINES[self.kind], system("eagre"), warm.applied(self._names[0]))
             for operator in map(OPERATORS.__getitem__, self._values):
-                yield Point(operator.variant, operator, warm.applied(operator.workloads[0]))
+                yield SweepPoint(operator.variant, operator, warm.applied(operator.workloads[0]))
             return
         chosen = self._options.applied(self._names[0])
         if self.kind == "trigger":
             batch = system("spark-micro-batch")
             for value in self._values:
-                yield Point(value, batch, replace(chosen, trigger=value))
-            yield Point(BASELINES[self.kind], system("eagre"), chosen)
+                yield SweepPoint(value, batch, replace(chosen, trigger=value))
+            yield SweepPoint(BASELINES[self.kind], system("eagre"), chosen)
             return
         for value in self._values:
             length = interval_ms(value) / 1000
             several = replace(chosen, epoch=value, seconds=max(LEAST_SECONDS, BOUNDARIES * length))
-            yield Point(value, system("eagre"), several)
+            yield SweepPoint(value, system("eagre"), several)
             long_enough = replace(several, seconds=max(LEAST_SECONDS, length))
-            yield Point(value, system("eagre"), long_enough, recovery=True)
+            yield SweepPoint(value, system("eagre"), long_enough, recovery=True)
 
-    def _side_by_side(self) -> Iterator[Point]:
+    def _side_by_side(self) -> Iterator[SweepPoint]:
         """Return each workload and epoch on both systems, long enough for the boundaries."""
         for chosen in map(self._options.applied, self._names):
             for value in self._values:
@@ -154,9 +154,9 @@ class Sweep:
                     warmup=max(LEAST_WARMUP, chosen.warmup),
                     seconds=max(chosen.seconds, EPOCHS_MEASURED * interval_ms(value) / 1000),
                 )
-                yield from (Point(value, system(name), longer) for name in SIDE_BY_SIDE)
+                yield from (SweepPoint(value, system(name), longer) for name in SIDE_BY_SIDE)
 
-    def _document(self, done: dict[Point, list[Figures]]) -> Document:
+    def _document(self, done: dict[SweepPoint, list[Figures]]) -> Document:
         points: list[Figures] = []
         baseline = None
         for point, trials in done.items():

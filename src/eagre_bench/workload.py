@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from eagre.trial.load import PRODUCER, encode
+from eagre.trial.producer import PRODUCER, encode
 from eagre_bench.errors import BenchError
 from eagre_bench.jobs.semantics import SEMANTICS, Merchants, Semantics
 

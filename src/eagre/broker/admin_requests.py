@@ -81,7 +81,7 @@ class AdminRequests:
                 "CLIENT_SETTINGS_UNUSABLE",
                 f"the client settings for {self.brokers} cannot be used "
                 f"({self._client.described()}): {error.args[0].str()}.",
-                hint="check the files it names and their passwords; PEM files are read.",
+                hint="check the files it names and their passwords; the files must be PEM.",
             ) from None
 
     def _on_error(self, error: Any) -> None:  # noqa: ANN401

@@ -90,7 +90,21 @@ class Client:
         layers = [*around, (["options"] if stated else [], stated)]
         settings = dialects.layered(layer for _, layer in layers)
         dialects.require_usable(settings)
-        return cls(brokers, settings, tuple(name for names, _ in layers for name in names))
+        client = cls(brokers, settings, tuple(name for names, _ in layers for name in names))
+        client._warn_of_plain_login()
+        return client
+
+    def _warn_of_plain_login(self) -> None:
+        """Warn, once for each cluster, of a login that others on the network can read."""
+        hosts = {address.rpartition(":")[0] for address in self.brokers.split(",")}
+        if self.protocol != "SASL_PLAINTEXT" or hosts <= _LOCAL or self.brokers in _plain:
+            return
+        _plain.add(self.brokers)
+        log.warning(
+            "security.protocol=SASL_PLAINTEXT sends the login and every record to %s unencrypted; "
+            "use SASL_SSL outside of a network you trust",
+            self.brokers,
+        )
 
     @property
     def protocol(self) -> str:
@@ -131,7 +145,7 @@ class Client:
 
 
 def _is_embedded(brokers: str) -> bool:
-    host, _, port = brokers.rpartition(":")
+    host, _, port = brokers.split(",", 1)[0].rpartition(":")
     local = host in ("127.0.0.1", "localhost") and port.isdigit()
     return local and any(broker.port == int(port) for broker in registry.running())
 
@@ -176,7 +190,9 @@ def _read(config: Path | str) -> dict[str, str]:
 def _warn_once(path: Path) -> None:
     if path not in _warned:
         _warned.add(path)
-        log.warning("%s holds a secret and others may read it; `chmod 600 %s` mends it", path, path)
+        log.warning("%s holds a secret and others may read it; `chmod 600 %s` fixes it", path, path)
 
 
+_LOCAL = {"127.0.0.1", "localhost", "[::1]"}
+_plain: set[str] = set()
 _warned: set[Path] = set()

@@ -229,13 +229,13 @@ def _rd_login(settings: Settings) -> dict[str, str]:
         raise SettingsError(
             "SASL_MECHANISM_UNKNOWN",
             f"sasl.mechanism must be one of {', '.join(LOGIN_MODULES)}, not {how or 'unset'}.",
-            hint="Spark's connector takes others, in plain PySpark with eg.configure.",
+            hint="other mechanisms work in plain PySpark, with eg.configure.",
         )
     missing = [f"sasl.{name}" for name in ("username", "password") if name not in known]
     if missing:
         raise SettingsError(
             "LOGIN_MISSING",
-            f"security.protocol asks for a login, and {' and '.join(missing)} "
+            f"security.protocol requires a login, and {' and '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not set.",
             hint="set EAGRE_KAFKA_SASL_USERNAME and EAGRE_KAFKA_SASL_PASSWORD, or both in the "
             "client's properties file.",
@@ -256,7 +256,7 @@ def _rd_trust(settings: Settings) -> dict[str, str]:
     if path and not _is_pem(settings, "truststore"):
         raise SettingsError(
             "TRUSTSTORE_NOT_PEM",
-            f"the truststore {path} is of Java's own format, which only Java reads.",
+            f"the truststore {path} is in a format that only Java reads.",
             hint=f"`keytool -list -rfc -keystore {path} > ca.pem` writes its certificates; name "
             "that file as ssl.ca.location beside it.",
         )
@@ -281,7 +281,7 @@ def _rd_key(settings: Settings) -> dict[str, str]:
     if settings.get("ssl.keystore.type", "").upper() != "PKCS12":
         raise SettingsError(
             "KEYSTORE_NOT_PEM",
-            f"the keystore {path} is of Java's own format, which only Java reads.",
+            f"the keystore {path} is in a format that only Java reads.",
             hint=f"`keytool -importkeystore -srckeystore {path} -destkeystore client.p12 "
             "-deststoretype PKCS12` converts it; name that, with ssl.keystore.type=PKCS12.",
         )

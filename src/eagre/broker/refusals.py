@@ -51,7 +51,7 @@ def refused(client: Client, kind: str, message: str) -> BrokerError | None:
         return BrokerError(
             "TLS_REFUSED",
             f"the TLS handshake with {client.brokers} failed: {why}.",
-            hint="a listener that asks for a client's certificate needs ssl.keystore.location, "
+            hint="a listener that requires a client certificate needs ssl.keystore.location, "
             f"with ssl.keystore.type=PEM: key and certificates in one file{where}.",
         )
     return None

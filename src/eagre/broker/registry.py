@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,6 +38,8 @@ class RunningBroker:
         port: Its port, on loopback.
         data: Its data folder.
         background: Whether it outlives the command that started it.
+        cluster: The data folder that it shares with the other brokers of its cluster; "" if it is
+            alone.
     """
 
     pid: int
@@ -43,16 +47,29 @@ class RunningBroker:
     port: int
     data: str
     background: bool
+    cluster: str = ""
 
     @property
     def address(self) -> str:
-        """``host:port``, as for ``--brokers``."""
+        """Its ``host:port``."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
+    def home(self) -> str:
+        """The data folder with which it was started, alone or with others."""
+        return self.cluster or self.data
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of the brokers of its cluster, as for ``--brokers``."""
+        members = sorted((b for b in running() if b.home == self.home), key=lambda b: b.data)
+        return ",".join(broker.address for broker in members)
+
+    @property
     def alive(self) -> bool:
-        """Whether it still runs."""
-        return same_process(self.pid, self.born)
+        """Whether it still runs; after a step of the clock, its lock says so."""
+        same = same_process(self.pid, self.born)
+        return same or (born(self.pid) is not None and in_use(Path(self.data)))
 
 
 def born(pid: int) -> float | None:
@@ -72,6 +89,18 @@ def same_process(pid: int, started: float) -> bool:
     return now is not None and abs(now - started) < _CLOCK_STEP_SECONDS
 
 
+def in_use(data: Path) -> bool:
+    """Return whether a Kafka process holds the lock of this data folder."""
+    try:
+        with (data / "log" / ".lock").open("r+b") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
 def living(folder: Path, read: Callable[[Path], Entry | None]) -> list[Entry]:
     """Read the files of running processes in a folder, and remove the others."""
     entries = []
@@ -80,7 +109,8 @@ def living(folder: Path, read: Callable[[Path], Entry | None]) -> list[Entry]:
         if entry and entry.alive:
             entries.append(entry)
         else:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
     return entries
 
 
@@ -109,18 +139,21 @@ def _read(path: Path) -> RunningBroker | None:
 
 def serving(data: Path) -> RunningBroker | None:
     """Return the broker that runs on this data folder, if any."""
-    return next((b for b in running() if Path(b.data) == data.resolve()), None)
+    folder = str(data.resolve())
+    return next((b for b in running() if folder in {b.data, b.home}), None)
 
 
 def the_running_one(data: Path) -> RunningBroker:
     """Choose the broker of a command without ``--brokers``: this project's, or the only one.
+
+    The brokers of one cluster count as one.
 
     Raises:
         BrokerError: No broker runs, or several do.
     """
     brokers = running()
     broker = serving(data)
-    if broker or len(brokers) == 1:
+    if broker or len({b.home for b in brokers}) == 1:
         return broker or brokers[0]
     if not brokers:
         raise BrokerError(

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import atexit
-import base64
-import fcntl
 import itertools
 import os
-import re
 import signal
 import socket
 import subprocess
 import time
-import uuid
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 from eagre.broker import registry
+from eagre.broker.server_properties import Node, cluster_id, require_size, write_properties
 from eagre.broker.topics import Topics
 from eagre.config import LOOPBACK, cache_dir
 from eagre.errors import BrokerError
-from eagre.files import TemporaryFolder
+from eagre.files import LOG_BYTES, TemporaryFolder, rotate
 from eagre.jvm import class_path, companion_jar, find_java
 from eagre.waiting import wait_until
 
@@ -50,6 +47,7 @@ class EmbeddedBroker:
         data: The data folder; None for a temporary one.
         settings: More entries for ``server.properties``; ``listeners`` are added to the default.
         background: Whether it outlives the program that starts it.
+        node: Its place among several brokers; ``EmbeddedCluster`` sets it.
         say: Receives progress messages.
     """
 
@@ -60,12 +58,14 @@ class EmbeddedBroker:
         settings: Mapping[str, str] | None = None,
         *,
         background: bool = False,
+        node: Node | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.port = port
         self.data = Path(data).resolve() if data else None
         self._settings = dict(settings or {})
         self._background = background
+        self._node = node
         self._say = say
         self._temporary = data is None
         self._scratch: TemporaryFolder | None = None
@@ -89,26 +89,41 @@ class EmbeddedBroker:
         Raises:
             BrokerError: The port or the data folder is in use, or Kafka failed, with its reason.
         """
+        self.launch()
+        self.await_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start the process without waiting; of several brokers, none answers alone."""
         port = self.port or free_port()
         require_free(port)
         jars = [companion_jar(), *class_path("broker", self._say)]
         data = self._data_folder()
-        properties = _write_properties(data, port, self._settings)
+        node = self._node or Node(1, (free_port(),), cluster_id(data))
+        properties = write_properties(data, port, node, self._settings)
         self.port = port
         self.data = data
         self._say(f"starting Kafka on {LOOPBACK}:{port}")
         atexit.register(self.stop)
         try:
+            if _is_full(data / "kafka.log"):
+                rotate(data / "kafka.log", 1)
             with (data / "kafka.log").open("ab") as log:
-                self._process = self._launch(jars, properties, log)
+                self._process = self._launch(jars, properties, node.cluster, log)
             self._register()
+        except BaseException:
+            self.stop()
+            raise
+
+    def await_ready(self) -> None:
+        """Wait until it answers a metadata request; a background broker is then let go."""
+        try:
             self._await_ready()
         except BaseException:
             self.stop()
             raise
         if self._background:
             self._let_go()
-        return self
 
     def stop(self) -> None:
         """Stop the broker; a temporary data folder is removed.
@@ -143,21 +158,26 @@ class EmbeddedBroker:
 
     def _data_folder(self) -> Path:
         if self.data is None or self._temporary:
-            self._scratch = TemporaryFolder(cache_dir() / "brokers", "temporary-", spare=in_use)
+            self._scratch = TemporaryFolder(
+                cache_dir() / "brokers", "temporary-", spare=registry.in_use
+            )
             return self._scratch.path
+        if self._node is None:
+            require_size(self.data, 1)
         self.data.mkdir(parents=True, exist_ok=True)
-        if in_use(self.data):
+        if registry.in_use(self.data):
             other = registry.serving(self.data)
             where = f" on {other.address}" if other else ""
             raise BrokerError(
                 "DATA_IN_USE",
                 f"another broker{where} is running on the data folder {self.data}.",
-                hint="use that broker, stop it with `eagre broker stop`, or name another --data.",
+                hint="use that broker, stop it with `eagre broker stop`, or choose another folder "
+                "with --data.",
             )
         return self.data
 
     def _launch(
-        self, jars: list[Path], properties: Path, log: IO[bytes]
+        self, jars: list[Path], properties: Path, cluster: str, log: IO[bytes]
     ) -> subprocess.Popen[bytes]:
         command = [
             str(find_java().java),
@@ -169,7 +189,7 @@ class EmbeddedBroker:
             *("-cp", ":".join(map(str, jars))),
             "dev.eagre.broker.EmbeddedBroker",
             str(properties),
-            cluster_id(properties.parent),
+            cluster,
             *([] if self._background else ["--tether"]),
         ]
         # A separate session: Ctrl-C in the terminal reaches the program, which then stops Kafka.
@@ -216,7 +236,7 @@ class EmbeddedBroker:
             f"the embedded broker on {self.address} {what}: {_last_error(log)}",
             hint="free the disk and memory it needs, or name another folder with --data."
             if self._temporary
-            else f"its whole log is {log}.",
+            else f"its full log is {log}.",
         )
 
     def _let_go(self) -> None:
@@ -230,9 +250,10 @@ class EmbeddedBroker:
     def _register(self) -> None:
         born = registry.born(self.pid)
         if born is not None:
+            cluster = str(self._folder().parent) if self._node else ""
             registry.register(
                 registry.RunningBroker(
-                    self.pid, born, self.port, str(self._folder()), self._background
+                    self.pid, born, self.port, str(self._folder()), self._background, cluster
                 )
             )
 
@@ -285,69 +306,13 @@ def require_free(port: int) -> None:
         except OSError as error:
             raise BrokerError(
                 "PORT_TAKEN",
-                f"port {port} on {LOOPBACK} cannot be had: {error.strerror}.",
+                f"port {port} on {LOOPBACK} is not available: {error.strerror}.",
                 hint="choose another with --port, or see `eagre broker status`.",
             ) from None
 
 
-def in_use(data: Path) -> bool:
-    """Return whether a Kafka process holds the lock of this data folder."""
-    try:
-        with (data / "log" / ".lock").open("r+b") as lock:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
-
-
-def cluster_id(data: Path) -> str:
-    """Return the cluster id of a formatted folder, or a new id."""
-    meta = data / "log" / "meta.properties"
-    if meta.exists():
-        match = re.search(r"^cluster\.id=(.+)$", meta.read_text(), re.MULTILINE)
-        if match:
-            return match[1].strip()
-    while (new := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]).startswith("-"):
-        pass
-    return new
-
-
-def _write_properties(data: Path, port: int, settings: Mapping[str, str]) -> Path:
-    controller = free_port()
-    listeners = [f"PLAINTEXT://{LOOPBACK}:{port}", f"CONTROLLER://{LOOPBACK}:{controller}"]
-    more = [settings["listeners"]] if "listeners" in settings else []
-    entries = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
-        "log.dirs": str(data / "log"),
-        "auto.create.topics.enable": "false",
-        # Few threads on few cores: each request wakes fewer of them (15 % less CPU at 2,000/s).
-        "num.network.threads": "1",
-        "num.io.threads": "2",
-        # A reader at the end finds its position without reading all batches of the last 4 KiB
-        # (15 % less CPU at 2,000/s).
-        "log.index.interval.bytes": "256",
-        # After a kill the controller waits this long for the old session (default: 9 s).
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
-        "group.initial.rebalance.delay.ms": "0",
-        "offsets.topic.num.partitions": "1",
-        "offsets.topic.replication.factor": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-        "transaction.state.log.min.isr": "1",
-        "transaction.state.log.num.partitions": "1",
-        "transaction.state.log.replication.factor": "1",
-        **settings,
-        "listeners": ",".join([*listeners, *more]),
-    }
-    path = data / "server.properties"
-    path.write_text("".join(f"{key}={value}\n" for key, value in entries.items()))
-    return path
+def _is_full(log: Path) -> bool:
+    return log.exists() and log.stat().st_size > LOG_BYTES
 
 
 def _last_error(log: Path) -> str:

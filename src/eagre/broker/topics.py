@@ -16,6 +16,10 @@ Offsets = dict[str, dict[int, int]]
 """Offsets by topic and partition."""
 
 
+CLUSTER_DEFAULT = -1
+"""The replication factor that stands for the cluster's ``default.replication.factor``."""
+
+
 @dataclass(frozen=True)
 class Topic:
     """A topic as the cluster describes it."""
@@ -62,30 +66,72 @@ class Topics(AdminRequests):
             for name, topic in descriptions.items()
         }
 
+    def hidden(self, names: Iterable[str]) -> set[str]:
+        """Return those of these topics that exist, but that an ACL hides from this client.
+
+        A list of all topics silently omits them; a request by name is refused.
+
+        Raises:
+            BrokerError: The cluster does not answer.
+        """
+        from confluent_kafka import TopicCollection
+
+        asked = list(names)
+        futures = (
+            self.admin.describe_topics(TopicCollection(asked), request_timeout=self._timeout)
+            if asked
+            else {}
+        )
+        return {name for name, future in futures.items() if self._is_unauthorized(future)}
+
+    def _is_unauthorized(self, future: Any) -> bool:  # noqa: ANN401  (librdkafka's future)
+        try:
+            self.result(future)
+        except BrokerError as error:
+            if error.data.get("kafka_error") == "TOPIC_AUTHORIZATION_FAILED":
+                return True
+            if error.data.get("kafka_error") != "UNKNOWN_TOPIC_OR_PART":
+                raise
+        return False
+
+    def require_not_hidden(self, name: str) -> None:
+        """Check that a topic that is not listed is not merely hidden.
+
+        Raises:
+            BrokerError: An ACL hides it.
+        """
+        if self.hidden([name]):
+            raise BrokerError(
+                "TOPIC_NOT_AUTHORIZED",
+                f"topic {name!r} on {self.brokers} is hidden from this client by an ACL.",
+                hint="allow its user to describe and read the topic.",
+            )
+
     def require(self, name: str) -> Topic:
         """Describe a topic that must exist.
 
         Raises:
-            BrokerError: It does not exist.
+            BrokerError: It does not exist, or an ACL hides it.
         """
         described = self.describe([name])
         if name not in described:
+            self.require_not_hidden(name)
             raise BrokerError(
                 "TOPIC_NOT_FOUND",
                 f"topic {name!r} does not exist on {self.brokers}.",
-                hint=f"`eagre topic create {name} --brokers {self.brokers}` makes it.",
+                hint=f"`eagre topic create {name} --brokers {self.brokers}` creates it.",
             )
         return described[name]
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Create a topic, and wait until every partition has a leader.
+        """Create a topic with the cluster's default replication, and wait for its leaders.
 
         Raises:
             BrokerError: The cluster refuses, with its reason.
         """
         from confluent_kafka.admin import NewTopic
 
-        new = NewTopic(name, partitions, config=dict(settings or {}))
+        new = NewTopic(name, partitions, CLUSTER_DEFAULT, config=dict(settings or {}))
         self._change(
             lambda _, seconds: self.admin.create_topics(
                 [new], request_timeout=seconds, operation_timeout=seconds

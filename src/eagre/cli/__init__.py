@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from importlib import import_module
@@ -12,7 +13,9 @@ from click.shell_completion import CompletionItem
 
 from eagre import __version__
 from eagre.cli.commands import Group
+from eagre.cli.console import warn
 from eagre.cli.exit_codes import ExitCode
+from eagre.cli.signals import is_terminated, stop_signals
 from eagre.errors import EagreError
 
 if TYPE_CHECKING:
@@ -40,6 +43,9 @@ GROUPS = {
         "dashboard": (".pipelines.dashboard", "Serve a dashboard of the running pipelines."),
         "checkpoint": (".pipelines.checkpoint", "Show, copy and reset checkpoints."),
     },
+    "Run as a service": {
+        "deploy": (".deploy.command", "Print a systemd unit, or Kubernetes manifests."),
+    },
     "Kafka": {
         "topic": (
             ".kafka.topic",
@@ -47,6 +53,12 @@ GROUPS = {
         ),
         "dlq": (".kafka.dlq", "List, show and replay dead letters."),
         "broker": (".kafka.broker", "Start and stop an embedded Kafka broker on 127.0.0.1."),
+    },
+    "Spark": {
+        "cluster": (
+            ".pipelines.cluster",
+            "Start and stop a Spark standalone cluster on 127.0.0.1.",
+        ),
     },
     "Measure": {
         "bench": ("eagre_bench.cli", "Measure systems side by side under the same load."),
@@ -109,13 +121,17 @@ def eagre() -> None:
 
 def main() -> None:
     """Run the command line; each failure is one sentence and a non-zero exit."""
+    _open_closed_streams()
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     try:
-        sys.exit(eagre.main(arguments, prog_name="eagre", standalone_mode=False))
+        with stop_signals():
+            sys.exit(eagre.main(arguments, prog_name="eagre", standalone_mode=False))
     except click.exceptions.Exit as exit_:
         sys.exit(exit_.exit_code)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as error:
+        if is_terminated(error):
+            _fail("terminated.", ExitCode.TERMINATED, debug=debug)
         _fail("interrupted.", ExitCode.INTERRUPTED, debug=debug)
     except click.ClickException as error:
         _fail(_usage(error), error.exit_code, debug=debug)
@@ -126,6 +142,14 @@ def main() -> None:
         sys.exit(ExitCode.FAILED)
     except Exception as error:  # noqa: BLE001  (no stack trace without --debug)
         _fail(f"unexpected {type(error).__name__}: {error}", ExitCode.UNEXPECTED, debug=debug)
+
+
+def _open_closed_streams() -> None:
+    """Open what the caller has closed: else a pipe would get the number of a standard stream."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            setattr(sys, name, open(number, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
 
 
 def _module(name: str) -> ModuleType:
@@ -149,9 +173,9 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _fail(text: str, code: int, *, debug: bool, log: str | None = None) -> None:
-    click.echo(f"eagre: {text}", err=True)
+    warn(text)
     if log:
-        click.echo(f"eagre: the full log is {log}", err=True)
+        warn(f"the full log is {log}")
     if debug:
         traceback.print_exc()
     sys.exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -59,8 +60,12 @@ def detail(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Print an important message to standard error, even if ``--quiet`` is given."""
-    click.echo(f"eagre: {text}", err=True)
+    """Print an important message to standard error, even if ``--quiet`` is given.
+
+    A reader that has gone, or a full disk, must not end a run: the message is lost.
+    """
+    with contextlib.suppress(OSError):
+        click.echo(f"eagre: {text}", err=True)
 
 
 def live() -> bool:
@@ -71,8 +76,9 @@ def live() -> bool:
 
 def rewrite_line(text: str = "") -> None:
     """Replace the last line on standard error, also if ``NO_COLOR`` is set."""
-    sys.stderr.write(f"{CLEAR_LINE}{text}")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{CLEAR_LINE}{text}")
+        sys.stderr.flush()
 
 
 def json_option(

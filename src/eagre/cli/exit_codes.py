@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     SLO_BROKEN = 3
     UNEXPECTED = 70
     INTERRUPTED = 130
+    TERMINATED = 143
 
     @property
     def brief(self) -> str:
@@ -33,10 +34,13 @@ class ExitCode(IntEnum):
 MEANINGS = {
     ExitCode.OK: "success; for `eagre run`, also after a drain",
     ExitCode.FAILED: "the command failed: the message on stderr has an error code and the next "
-    "step. `eagre check` and `eagre doctor`: at least one error was found",
+    "step. `eagre check` and `eagre doctor`: at least one error was found. `eagre run`: also when "
+    "it is stopped while a pipeline restarts after a failure, or by a second signal",
     ExitCode.USAGE: "the command line is wrong: an unknown command or option, a missing argument, "
     "a value that is not one of the choices",
-    ExitCode.SLO_BROKEN: "`eagre run --slo-check`: an SLO was broken, or nothing was measured",
+    ExitCode.SLO_BROKEN: "`eagre run --slo-check`: an SLO was missed, or nothing was measured",
     ExitCode.UNEXPECTED: "an unexpected error, probably a bug; `--debug` shows the stack trace",
-    ExitCode.INTERRUPTED: "interrupted with Ctrl-C, or a question was answered with no",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C, or a question was answered with no; "
+    "`eagre run`: before any query ran, so that there was nothing to drain",
+    ExitCode.TERMINATED: "ended by SIGTERM or SIGHUP; `eagre run`: before any query ran",
 }

@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from eagre.cli.commands import Option
+from eagre.connectors import MODES
 from eagre.errors import SettingsError
 from eagre.session import NESTED_PRUNING, PROVIDERS
 
@@ -40,6 +41,31 @@ def together(*options: Decorator) -> Decorator:
         return command
 
     return decorate
+
+
+def execution_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add how a pipeline runs: ``--mode``, ``--every`` and ``--checkpoint``."""
+    three = together(
+        click.option(
+            "--mode",
+            type=click.Choice(MODES),
+            default="real-time",
+            show_default=True,
+            help="The execution mode; available-now processes the backlog and stops.",
+        ),
+        click.option(
+            "--every",
+            metavar="INTERVAL",
+            help="The commit interval in real time, the trigger in micro-batch. "
+            "[default: 1 minute, 10 seconds with exactly once; 500 ms]",
+        ),
+        click.option(
+            "--checkpoint",
+            metavar="DIR",
+            help="The folder of offsets and state. [default: .eagre/checkpoints/PIPELINE]",
+        ),
+    )
+    return three(command)
 
 
 def spark_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -99,14 +125,14 @@ def settings(pairs: Iterable[str]) -> dict[str, str]:
         if not key.startswith("spark."):
             raise SettingsError(
                 "CONF_NOT_SPARK",
-                f"--conf {key}: Spark reads settings that begin with spark. only.",
+                f"--conf {key}: Spark reads only settings that begin with spark.",
                 hint=f"Hadoop's settings have a prefix: --conf spark.hadoop.{key}=...",
             )
         if key in FIXED:
             raise SettingsError(
                 "CONF_FIXED",
                 f"--conf {key}: Eagre fixes this setting, because {FIXED[key]}.",
-                hint="leave it out.",
+                hint="remove it.",
             )
     return conf
 
@@ -121,7 +147,7 @@ def require_once(conf: dict[str, str], key: str, option: str, value: str | None)
         raise SettingsError(
             "CONF_TWICE",
             f"{option} says {value} and --conf {key} says {conf[key]}.",
-            hint="leave one of them out.",
+            hint="remove one of them.",
         )
 
 

@@ -7,8 +7,8 @@ cluster or in a topic that was deleted and created again, so Eagre rejects such 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
-import hashlib
 import json
 import shutil
 import time
@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker.topics import offsets_of
+from eagre.commit import known_checkpoints
 from eagre.commit.delivery_log import DeliveryLog
+from eagre.commit.file_format import parsed, with_format, without_format
 from eagre.commit.mid_epoch_commit import MidEpochCommit, newest, numbered
-from eagre.config import state_dir
+from eagre.commit.offset_log import purge, write_entry
 from eagre.errors import CheckpointError
 from eagre.files import write_atomically
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from eagre.broker.topics import Offsets
 
 BINDING = "eagre.json"
@@ -73,7 +77,12 @@ class Checkpoint:
     @property
     def lost(self) -> bool:
         """Whether the folder held a checkpoint that is gone."""
-        return not self.exists and self._memory.exists()
+        return not self.exists and known_checkpoints.is_remembered(self.path)
+
+    @property
+    def has_commit(self) -> bool:
+        """Whether a pipeline has run with it and committed, at an epoch boundary or within one."""
+        return self.last_commit() >= 0 or newest(self.path) is not None
 
     @property
     def lock_file(self) -> Path:
@@ -102,7 +111,7 @@ class Checkpoint:
         if not path.exists():
             return None
         try:
-            entries = json.loads(path.read_text())
+            entries = without_format(path)
             entries["start"] = offsets_of(entries["start"])
             return Binding(**entries)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -118,11 +127,12 @@ class Checkpoint:
         if bound is None:
             self._require_not_lost(binding)
             self._write(binding)
-            self._remember(binding)
+            known_checkpoints.remember(self.path, binding.cluster)
             return binding
         self._require_same(bound, binding)
         if bound.topics != binding.topics:
-            bound = Binding(bound.pipeline, bound.cluster, binding.topics, bound.start, bound.made)
+            start = {**bound.start, **binding.start}
+            bound = Binding(bound.pipeline, bound.cluster, binding.topics, start, bound.made)
             self._write(bound)
         return bound
 
@@ -158,23 +168,28 @@ class Checkpoint:
         commit = self.mid_epoch_commit()
         return commit.position if commit else self.committed()[1]
 
-    def adopt(self) -> None:
+    def adopt(self) -> int | None:
         """Write the newest mid-epoch commit into Spark's logs, as if its epoch had ended there.
 
         The caller holds the lock, and no query is running. If the process is killed halfway, the
         next start repeats the step.
+
+        Returns:
+            The batch that Spark continues after; None if its logs already have it.
         """
         commit = self.mid_epoch_commit()
         if not commit:
-            return
+            return None
         delivery_log = DeliveryLog.read(self.path)
         if delivery_log.snapshots:
             delivery_log.add_snapshot(commit.batch - 1, commit.ends)
         before = self.path / "offsets" / str(commit.batch - 1)
         if commit.batch and not before.exists():  # Spark reads the last two
-            write_atomically(before, commit.offsets, durable=True)
+            write_entry(before, commit.offsets)
         for log, entry in (("offsets", commit.offsets), ("commits", commit.commit)):
-            write_atomically(self.path / log / str(commit.batch), entry, durable=True)
+            write_entry(self.path / log / str(commit.batch), entry)
+        purge(self.path)
+        return commit.batch
 
     def unfinished(self) -> list[Path]:
         """List the files of a first commit that was interrupted by a kill.
@@ -229,46 +244,74 @@ class Checkpoint:
         """Remove the checkpoint: the next run starts from scratch, at ``--from``."""
         if not self.exists and not self.lost:
             raise self._missing()
-        if self.in_use:
-            raise CheckpointError(
-                "CHECKPOINT_IN_USE",
-                f"a run uses checkpoint {self.path}.",
-                hint="stop the run first: `eagre status` lists it, `eagre stop NAME` stops it.",
-            )
+        self._require_free()
         shutil.rmtree(self.path, ignore_errors=self.lost)
-        self._memory.unlink(missing_ok=True)
+        known_checkpoints.forget(self.path)
 
-    def copy(self, target: Path) -> None:
-        """Copy the checkpoint to a folder that is empty or does not exist."""
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock, so that no run starts meanwhile.
+
+        Raises:
+            CheckpointError: There is no checkpoint, or a run uses it.
+        """
         if not self.exists:
             raise self._missing()
+        with self.lock_file.open("a") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise self._used() from None
+            yield
+
+    def _require_free(self) -> None:
+        if self.in_use:
+            raise self._used()
+
+    def _used(self) -> CheckpointError:
+        return CheckpointError(
+            "CHECKPOINT_IN_USE",
+            f"a run uses checkpoint {self.path}.",
+            hint="stop the run first: `eagre status` lists it, `eagre stop NAME` stops it.",
+        )
+
+    def copy(self, target: Path) -> None:
+        """Copy the checkpoint to a folder that is empty or does not exist.
+
+        Raises:
+            CheckpointError: It is missing, or in use: its files would be of different commits.
+        """
+        with self.held():
+            self._copy(target)
+
+    def _copy(self, target: Path) -> None:
         if target.exists() and any(target.iterdir()):
             raise CheckpointError(
                 "CHECKPOINT_TARGET_NOT_EMPTY",
                 f"{target} is not empty.",
                 hint="name a folder that does not exist yet.",
             )
-        shutil.copytree(self.path, target, dirs_exist_ok=True)
+        # POSIX releases the lock if this process opens its file once more and closes it.
+        shutil.copytree(self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LOCK))
 
-    @property
-    def _memory(self) -> Path:
-        """A file outside the folder that records the checkpoint, in case the folder is lost."""
-        name = hashlib.sha256(str(self.path).encode()).hexdigest()[:16]
-        return state_dir() / "checkpoints" / f"{name}.json"
+    def require_found(self) -> None:
+        """Refuse to start from scratch.
 
-    def _remember(self, binding: Binding) -> None:
-        self._memory.parent.mkdir(parents=True, exist_ok=True)
-        self._memory.write_text(json.dumps({"path": str(self.path), "cluster": binding.cluster}))
+        Raises:
+            CheckpointError: There is no checkpoint to continue from.
+        """
+        if not self.exists:
+            raise CheckpointError(
+                "CHECKPOINT_LOST",
+                f"there is no checkpoint in {self.path}, and --resume does not start from scratch.",
+                hint="mount or restore the folder; for the first start, omit --resume.",
+            )
 
     def _require_not_lost(self, binding: Binding) -> None:
         """Refuse to start from scratch if a checkpoint of the same cluster is missing."""
-        if (self.path / "metadata").exists() or not self._memory.exists():
+        if (self.path / "metadata").exists():
             return
-        try:
-            bound = json.loads(self._memory.read_text())["cluster"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return
-        if bound == binding.cluster:
+        if known_checkpoints.is_remembered(self.path, binding.cluster):
             raise CheckpointError(
                 "CHECKPOINT_LOST",
                 f"checkpoint {self.path} existed before and is missing: a start from scratch would "
@@ -304,7 +347,8 @@ class Checkpoint:
                 )
 
     def _write(self, binding: Binding) -> None:
-        write_atomically(self.path / BINDING, json.dumps(asdict(binding), indent=2), durable=True)
+        entries = json.dumps(with_format(asdict(binding)), indent=2)
+        write_atomically(self.path / BINDING, entries, durable=True)
 
     def last_commit(self) -> int:
         """Return the last committed batch or epoch; -1 if none."""
@@ -335,7 +379,7 @@ class Checkpoint:
 
     def _parsed(self, batch: int, line: str) -> Any:  # noqa: ANN401  (JSON)
         try:
-            value = json.loads(line)
+            value = parsed(line)
             return value if "conf" in value else offsets_of(value)
         except (ValueError, AttributeError, TypeError) as error:
             raise self._broken(f"offsets/{batch}", error) from None

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from eagre.broker.topics import offsets_of
+from eagre.commit.file_format import with_format, without_format
 from eagre.errors import CheckpointError
 from eagre.files import write_atomically
 
@@ -68,7 +69,7 @@ class DeliveryLog:
         if not path.exists():
             return cls(path)
         try:
-            entries = json.loads(path.read_text())
+            entries = without_format(path)
             snapshots = [
                 OutputSnapshot(entry["after"], entry["incarnation"], offsets_of(entry["ends"]))
                 for entry in entries["marks"]
@@ -124,4 +125,4 @@ class DeliveryLog:
             "incarnation": self.incarnation,
             "marks": [asdict(snapshot) for snapshot in self.snapshots],
         }
-        write_atomically(self.path, json.dumps(entries), durable=True)
+        write_atomically(self.path, json.dumps(with_format(entries)), durable=True)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker.topics import offsets_of
+from eagre.commit.file_format import with_format, without_format
 from eagre.files import write_atomically
 
 if TYPE_CHECKING:
@@ -52,14 +53,16 @@ class MidEpochCommit:
     @classmethod
     def read(cls, path: Path) -> MidEpochCommit:
         """Read a file that ``write`` wrote."""
-        return cls.of(json.loads(path.read_text()))
+        return cls.of(without_format(path))
 
     def write(self, checkpoint: Path) -> None:
         """Write the commit into a checkpoint, and delete the oldest one."""
         last = newest(checkpoint)
         number = int(last.name) + 1 if last else 0
         write_atomically(
-            checkpoint / MID_EPOCH_COMMITS / str(number), json.dumps(asdict(self)), durable=True
+            checkpoint / MID_EPOCH_COMMITS / str(number),
+            json.dumps(with_format(asdict(self))),
+            durable=True,
         )
         for folder in (MID_EPOCH_COMMITS, FOLDER_BEFORE_0_3):
             (checkpoint / folder / str(number - RETAINED)).unlink(missing_ok=True)

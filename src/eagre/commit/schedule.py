@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from eagre.broker.topics import offsets_of
 from eagre.commit.mid_epoch_commit import MidEpochCommit
 from eagre.errors import BrokerError
 from eagre.waiting import wait_until
@@ -32,7 +33,10 @@ STATE_SETTINGS = {
 MAX_EPOCH_SECONDS = 10 * 86_400.0
 """The query is restarted after this time, well before its epoch would end."""
 
-CLOSE_SECONDS = 5.0
+PATIENCE_SECONDS = 60.0
+"""The limit for the rows in flight before a commit is given up; doubled for the next one."""
+
+CLOSE_SECONDS = 60.0
 """The limit for the rows in flight when the query is stopped, and again for their results."""
 
 
@@ -62,6 +66,7 @@ class CommitSchedule:
     _due: float = field(init=False)
     _restart_at: float = field(init=False)
     _requested: float | None = None
+    _replaying: bool = False
     _ends: Offsets = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -73,6 +78,18 @@ class CommitSchedule:
         """Whether the query should be restarted to begin a new epoch."""
         return time.monotonic() > self._restart_at
 
+    @property
+    def broken(self) -> str:
+        """Why there can be no more commits; empty while there can."""
+        return self.query.broken
+
+    @property
+    def waits_for(self) -> str:
+        """What the next commit waits for."""
+        if self._requested is None and self._replaying:
+            return "the run still repeats records whose results an earlier run has delivered"
+        return self.query.waits_for
+
     def step(self) -> dict[str, Any] | None:
         """Write a commit that is complete and describe it; request the next one when it is due.
 
@@ -83,12 +100,23 @@ class CommitSchedule:
             return None
         committed = self._write()
         now = time.monotonic()
-        if self._requested is None and now >= self._due:
+        if self._requested is None and now >= self._due and self._past_earlier_runs():
             self._ends = self.output_ends()
             self._requested = time.time()
             self._due = max(self._due + self.every, now)
             self.query.request()
         return committed
+
+    def _past_earlier_runs(self) -> bool:
+        """Return whether the sources have passed what earlier runs delivered.
+
+        A commit would be skipped before that. It is not even requested: each one writes a version
+        of the state, and Spark deletes the version of the last commit when there are many newer
+        ones.
+        """
+        log = self.delivery_log
+        self._replaying = bool(log and not log.passed(offsets_of(self.query.read_position())))
+        return not self._replaying
 
     def close(self) -> bool:
         """Pause the sources and write a last commit; return whether it covers every row."""

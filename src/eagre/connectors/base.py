@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from eagre.broker.topics import Offsets
-    from eagre.connectors.error_policy import Position
 
 Mode = Literal["real-time", "micro-batch", "available-now"]
 Delivery = Literal["at-least-once", "exactly-once"]
+Position = tuple[str, int, int]
+"""The position of a record: topic, partition, offset."""
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 

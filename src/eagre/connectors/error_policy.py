@@ -14,9 +14,6 @@ OnError = Literal["dead-letter", "drop", "fail"]
 SUFFIX = ".dlq"
 """The suffix of a source topic's dead-letter topic."""
 
-Position = tuple[str, int, int]
-"""The position of a record: topic, partition, offset."""
-
 
 def check_on_error(on_error: str) -> None:
     """Check the value of ``on_error``.

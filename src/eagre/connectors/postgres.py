@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from eagre.connectors.upsert import JSON, UpsertSink
 from eagre.errors import SettingsError
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql.types import StructField, StructType
+
+log = logging.getLogger("eagre")
 
 VERSION = {
     "_eagre_source": "text",
@@ -37,6 +40,10 @@ TYPES = {
     "binary": "bytea",
 }
 """PostgreSQL's types by Spark's; a decimal becomes ``numeric``, nested values ``jsonb``."""
+
+
+VERIFYING = ("verify-ca", "verify-full")
+_unverified: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,24 @@ class Postgres(UpsertSink):
                 hint="write postgresql://host:port/database.",
             )
 
+    def _warn_of_unverified_server(self) -> None:
+        """Warn, once for each server, if its certificate is not verified."""
+        url = self._remote
+        if url is None or url.hostname in _unverified:
+            return
+        mode = _ssl_mode(dict(parse_qsl(url.query, keep_blank_values=True)))
+        if mode in VERIFYING:
+            return
+        _unverified.add(str(url.hostname))
+        log.warning(
+            "the connection to PostgreSQL at %s does not verify its certificate (sslmode=%s): a "
+            "machine in between could read the password and the rows; add ?sslmode=verify-full",
+            url.hostname,
+            mode,
+        )
+
     def _spec(self, schema: StructType) -> dict[str, Any]:
+        self._warn_of_unverified_server()
         columns = {field.name: self._type(field) for field in schema.fields}
         names = [*columns, *VERSION]
         return {
@@ -147,3 +171,13 @@ def quoted(name: str) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(quoted, names))
+
+
+def _ssl_mode(options: dict[str, str]) -> str:
+    """Return how the driver verifies the server; ``ssl`` alone means that it does so in full.
+
+    >>> _ssl_mode({}), _ssl_mode({"ssl": "true"}), _ssl_mode({"ssl": "true", "sslmode": "require"})
+    ('prefer', 'verify-full', 'require')
+    """
+    implied = "verify-full" if options.get("ssl", "false") in ("", "true") else "prefer"
+    return options.get("sslmode", implied)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from string import Formatter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,6 +13,14 @@ from eagre.errors import SettingsError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+
+log = logging.getLogger("eagre")
+
+_plain: set[str] = set()
+
+ENCODED = frozenset("%0123456789ABCDEF")
+"""The characters of a percent-encoded value: a separator of these alone would be ambiguous."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,9 @@ class Redis(UpsertSink):
     ``eagre.connectors.upsert`` describes how it compares versions. User and password come from the
     ``credentials`` file, or else from ``REDIS_USERNAME`` and ``REDIS_PASSWORD``. The default URL is
     ``REDIS_URL``. ``rediss://`` uses TLS.
+
+    With several key columns, ``%`` and the characters between the columns are percent-encoded in
+    the values: a card ``x:y`` in ``"{card}:{day}"`` is ``x%3Ay``.
 
     Attributes:
         template: The key of the hash, with the key columns in braces.
@@ -45,6 +57,13 @@ class Redis(UpsertSink):
                 f"the template of {self} must contain exactly its key columns in braces: "
                 f"{', '.join(self.keys)}.",
                 hint='write, for example, eg.Redis("totals:{card}", key="card").',
+            )
+        if any(not set(text) - ENCODED for text in self.parts[0][1:-1]):
+            raise SettingsError(
+                "KEY_TEMPLATE",
+                f"the template of {self} must have a separator between its key columns, such as a "
+                "colon: otherwise different keys could have the same name.",
+                hint='write, for example, eg.Redis("totals:{card}:{day}", key=["card", "day"]).',
             )
 
     def __str__(self) -> str:
@@ -71,7 +90,20 @@ class Redis(UpsertSink):
                 hint="write redis://host:port/0.",
             )
 
+    def _warn_of_plain_connection(self) -> None:
+        """Warn, once for each server, if login and rows are sent unencrypted."""
+        url = self._remote
+        if url is None or url.scheme != "redis" or url.hostname in _plain:
+            return
+        _plain.add(str(url.hostname))
+        log.warning(
+            "the connection to Redis at %s sends the login and all rows unencrypted; use rediss:// "
+            "outside of a network you trust",
+            url.hostname,
+        )
+
     def _spec(self, schema: StructType) -> dict[str, Any]:
+        self._warn_of_plain_connection()
         literals, columns = self.parts
         return {
             "class": "dev.eagre.connectors.redis.Redis",

@@ -22,7 +22,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from eagre.connectors.base import SOURCE, Capabilities, QueryContext, Sink
 from eagre.errors import SettingsError
@@ -40,6 +40,9 @@ JSON = ("array", "map", "struct", "variant")
 
 POSITION = ("topic", "partition", "offset", "timestamp")
 """The fields that ``_source`` needs to be a version."""
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+"""Servers on this machine, to which no network lies between."""
 
 NUMBERS = ("tinyint", "smallint", "int", "bigint")
 
@@ -76,12 +79,21 @@ class UpsertSink(Sink):
         return (self.key,) if isinstance(self.key, str) else tuple(self.key)
 
     @property
+    def _remote(self) -> SplitResult | None:
+        """The URL of a database on another machine; None if it is malformed, as tasks report."""
+        try:
+            url = urlsplit(self.url or os.environ.get(self.VARIABLE, ""))
+        except ValueError:
+            return None
+        return url if url.hostname and url.hostname not in LOCAL else None
+
+    @property
     def guarantee(self) -> str:
         """What a reader of the table sees."""
         return "newest row of each key"
 
-    def rows_written(self, spark: SparkSession, pipeline: str) -> int | None:
-        """Return how many rows the databases accepted from this driver."""
+    def rows_written(self, spark: SparkSession, pipeline: str) -> int:
+        """Return how many rows the databases accepted."""
         return gateway.upserted(spark, pipeline)
 
     def write_stream(self, rows: DataFrame, query: QueryContext) -> DataStreamWriter:

@@ -7,11 +7,12 @@ import threading
 from typing import TYPE_CHECKING, Self
 
 from eagre.config import LOOPBACK
-from eagre.dashboard.guard import new_token
+from eagre.dashboard.guard import in_url, new_token
 from eagre.dashboard.recorder import Recorder
 from eagre.dashboard.server import Server
 from eagre.errors import SettingsError
 from eagre.runtime import runs
+from eagre.runtime.spark_child import DASHBOARD_TOKEN as TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from eagre.dashboard.view import View
     from eagre.runtime.runs import RunStatus
 
-TOKEN = "EAGRE_DASHBOARD_TOKEN"  # noqa: S105  (the name of a variable)
 SHORTEST_TOKEN = 16
 EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  (these are refused)
 
@@ -76,12 +76,19 @@ class Dashboard:
     def url(self) -> str:
         """The address of the dashboard, without the token."""
         host, port = self._server.server_address[:2]
-        return f"http://{host!s}:{port}/"
+        return f"http://{in_url(str(host))}:{port}/"
 
     @property
     def address(self) -> str:
         """The address of the dashboard, with the token; only for the user who started it."""
         return f"{self.url}?token={self._token}"
+
+    @property
+    def printed_address(self) -> str:
+        """The address as commands print it: a token from the environment stays out of logs."""
+        if os.environ.get(TOKEN):
+            return f"{self.url} (append ?token= and the value of {TOKEN})"
+        return self.address
 
     @property
     def views(self) -> list[View]:

@@ -18,7 +18,7 @@ SLOW_TIMES = 3.0
 SLOW_MS = 10.0
 BEFORE_SECONDS = 0.3
 AFTER_SECONDS = 1.5
-"""Around an epoch boundary, rows wait for the commit, and the next epoch's tasks warm up."""
+"""Rows wait for a commit that pauses the stream; after an epoch boundary new tasks warm up."""
 WARM_SECONDS = 10.0
 """After a start, the JVM loads classes and compiles code while the first rows wait."""
 PAUSE_SHARE = 0.3
@@ -44,32 +44,32 @@ class Cause:
     id: str
     title: str
     hint: str
-    evidence: Callable[[Second, Around], str]
+    evidence: Callable[[Second, CauseContext], str]
 
 
 @dataclass(frozen=True)
-class Around:
+class CauseContext:
     """What is known in addition to the seconds.
 
     Attributes:
-        ends: The epoch boundaries, in seconds since 1970.
+        commits: The commits that paused the stream, in seconds since 1970.
         mode: Real time or micro-batch.
         starved: Partitions that no task reads.
         starts: When the pipeline started, each time.
     """
 
-    ends: Sequence[float]
+    commits: Sequence[float]
     mode: str
     starved: Sequence[str]
     starts: Sequence[float]
 
 
-def causes(seconds: Sequence[Second], around: Around) -> list[dict[str, Any]]:
+def causes(seconds: Sequence[Second], context: CauseContext) -> list[dict[str, Any]]:
     """Return the causes of slow seconds, most frequent first.
 
     Args:
         seconds: The seconds of the dashboard, oldest first.
-        around: What else is known.
+        context: What else is known.
     """
     measured = [second for second in _with_pauses(seconds[-WINDOW:]) if second.get("records")]
     if not measured:
@@ -79,7 +79,7 @@ def causes(seconds: Sequence[Second], around: Around) -> list[dict[str, Any]]:
     slow = [second for second in measured if second["max_ms"] >= slow_ms]
     by_cause: dict[str, dict[str, Any]] = {}
     for second in slow:
-        cause, evidence = _first(second, around)
+        cause, evidence = _first(second, context)
         entry = by_cause.setdefault(
             cause.id,
             {
@@ -106,15 +106,15 @@ def _with_pauses(seconds: Sequence[Second]) -> list[Second]:
     ]
 
 
-def _first(second: Second, around: Around) -> tuple[Cause, str]:
+def _first(second: Second, context: CauseContext) -> tuple[Cause, str]:
     for cause in CAUSES:
-        if evidence := cause.evidence(second, around):
+        if evidence := cause.evidence(second, context):
             return cause, evidence
-    return UNKNOWN, "no pause, epoch boundary, partition or sink stands out in that second"
+    return UNKNOWN, "no pause, commit, partition or sink explains that second"
 
 
-def _started(second: Second, around: Around) -> str:
-    ago = [second["t"] - at for at in around.starts if 0 <= second["t"] - at <= WARM_SECONDS]
+def _started(second: Second, context: CauseContext) -> str:
+    ago = [second["t"] - at for at in context.starts if 0 <= second["t"] - at <= WARM_SECONDS]
     return (
         f"the pipeline had started {min(ago):.0f} s before: the JVM was still warming up"
         if ago
@@ -122,33 +122,33 @@ def _started(second: Second, around: Around) -> str:
     )
 
 
-def _boundary(second: Second, around: Around) -> str:
-    if around.mode != "real-time":
+def _commit(second: Second, context: CauseContext) -> str:
+    if context.mode != "real-time":
         return ""
     begin, end = second["t"] - 1 - AFTER_SECONDS, second["t"] + BEFORE_SECONDS
-    near = [at for at in around.ends if begin <= at <= end]
-    return "an epoch ended: rows wait while it commits" if near else ""
+    near = [at for at in context.commits if begin <= at <= end]
+    return "rows waited for a commit" if near else ""
 
 
-def _trigger(second: Second, around: Around) -> str:
+def _trigger(second: Second, context: CauseContext) -> str:
     wait = second.get("wait_ms")
-    if around.mode == "real-time" or wait is None or wait < MOST_OF_IT * second["mean_ms"]:
+    if context.mode == "real-time" or wait is None or wait < MOST_OF_IT * second["mean_ms"]:
         return ""
     return f"records waited {wait:,.0f} ms on average for the next trigger"
 
 
-def _gc(second: Second, _: Around) -> str:
+def _gc(second: Second, _: CauseContext) -> str:
     pause = second.get("pause_ms") or 0
     if pause < PAUSE_SHARE * second["max_ms"]:
         return ""
     return f"GC paused the JVM for {pause:,.0f} of {second['max_ms']:,.0f} ms"
 
 
-def _starved(_: Second, around: Around) -> str:
-    return f"no task reads {', '.join(around.starved)}" if around.starved else ""
+def _starved(_: Second, context: CauseContext) -> str:
+    return f"no task reads {', '.join(context.starved)}" if context.starved else ""
 
 
-def _hot(second: Second, _: Around) -> str:
+def _hot(second: Second, _: CauseContext) -> str:
     means = {at: ms for at, (n, ms, *_) in second.get("partitions", {}).items() if n >= ENOUGH}
     if len(means) > 1:
         slowest = max(means, key=lambda at: means[at])
@@ -164,8 +164,8 @@ def _hot(second: Second, _: Around) -> str:
     return ""
 
 
-def _share(name: str, text: str) -> Callable[[Second, Around], str]:
-    def evidence(second: Second, _: Around) -> str:
+def _share(name: str, text: str) -> Callable[[Second, CauseContext], str]:
+    def evidence(second: Second, _: CauseContext) -> str:
         part = second.get(name)
         if part is None or part < MOST_OF_IT * second["mean_ms"]:
             return ""
@@ -195,9 +195,9 @@ CAUSES = (
     ),
     Cause(
         "boundary",
-        "epoch boundary",
-        "use longer epochs to have fewer boundaries: --every.",
-        _boundary,
+        "commit",
+        "a longer --every means fewer commits; most shapes commit without a pause, or a short one.",
+        _commit,
     ),
     Cause(
         "collector",

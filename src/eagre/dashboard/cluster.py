@@ -6,12 +6,12 @@ import contextlib
 import json
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker import Client, Topics
 from eagre.connectors.error_policy import SUFFIX
+from eagre.dashboard import topic_reader
 from eagre.delivery.dead_letters import DeadLetter
 from eagre.errors import BrokerError, EagreError
 
@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 EVERY_SECONDS = 2.0
 ANSWER_SECONDS = 3.0
 NEWEST = 20
-DEAD_LETTERS = 200
-"""How many of the newest dead letters are read for their reasons."""
 LONGEST = 600
 """How many characters of a payload are shown."""
-READ_SECONDS = 4.0
 
 Json = dict[str, Any]
 
@@ -55,6 +52,7 @@ class Cluster:
         self._topics = Topics(Client.to(brokers, config), ANSWER_SECONDS)
         self._wanted: set[str] = set()
         self._statuses: dict[str, TopicStatus] = {}
+        self._reasons: dict[str, topic_reader.ReasonCounts] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="eagre-topics", daemon=True)
         self._thread.start()
@@ -150,35 +148,26 @@ class Cluster:
         ]
         records = sum(end - begins[p] for p, end in ends.items())
         rate = float(sum(entry["rate"] for entry in partitions))
-        reasons = before.reasons
-        if name.endswith(SUFFIX) and [entry["end"] for entry in partitions] != list(old.values()):
-            reasons = self._reasons(name)
+        reasons = self._reasons_of(name, begins, ends) if name.endswith(SUFFIX) else {}
         self._statuses[name] = TopicStatus(partitions, records, rate, now, reasons)
 
-    def _reasons(self, name: str) -> dict[str, int]:
-        dead_letters = [DeadLetter.of(record) for record in self._tail(name, DEAD_LETTERS)]
-        kinds = Counter(dead_letter.kind or "no reason given" for dead_letter in dead_letters)
-        return dict(kinds.most_common(8))
+    def _reasons_of(
+        self, name: str, begins: dict[int, int], ends: dict[int, int]
+    ) -> dict[str, int]:
+        """Count the reasons of dead letters; what a poll has no budget for waits for the next."""
+        reasons = self._reasons.setdefault(name, topic_reader.ReasonCounts())
+        starts = reasons.starts(begins, ends)
+        if any(start < ends[p] for p, start in starts.items()):
+            most = topic_reader.READ_BYTES
+            reasons.add(topic_reader.read(self.settings, name, starts, ends, most))
+        return reasons.counts()
 
     def _tail(self, name: str, most: int) -> list[Any]:
         """Read the newest records of a topic, newest first."""
-        from confluent_kafka import Consumer, TopicPartition
-
         begins, ends = self._topics.begins([name])[name], self._topics.ends([name])[name]
         each = max(1, most // len(ends))
         starts = {p: max(begins[p], end - each) for p, end in ends.items()}
-        waiting = sum(ends[p] - start for p, start in starts.items())
-        consumer = Consumer(
-            {**self.settings, "group.id": "eagre-page", "enable.auto.commit": False}
-        )
-        records: list[Any] = []
-        try:
-            consumer.assign([TopicPartition(name, p, o) for p, o in starts.items() if o < ends[p]])
-            deadline = time.monotonic() + READ_SECONDS
-            while len(records) < waiting and time.monotonic() < deadline:
-                records += [r for r in consumer.consume(waiting, 0.2) if not r.error()]
-        finally:
-            consumer.close()
+        records = topic_reader.read(self.settings, name, starts, ends)
         return sorted(records, key=lambda r: (r.timestamp()[1], r.offset()), reverse=True)[:most]
 
 
@@ -270,6 +259,6 @@ def decoded(data: bytes | None) -> str | None:
         text = data.decode()
     except UnicodeDecodeError:
         text = "0x" + data[: LONGEST // 2].hex()
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         text = json.dumps(json.loads(text), ensure_ascii=False) if text[:1] in "[{" else text
     return text if len(text) <= LONGEST else text[:LONGEST] + "…"

@@ -15,6 +15,7 @@ TOKEN_BYTES = 24
 OPEN = ("/healthz", "/readyz")
 """The paths that probes may request without the token."""
 READING = ("GET", "HEAD")
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -40,6 +41,15 @@ class Refusal:
     reason: str
 
 
+def in_url(host: str) -> str:
+    """Return a host as a URL has it.
+
+    >>> in_url("10.0.0.7"), in_url("fd00::7")
+    ('10.0.0.7', '[fd00::7]')
+    """
+    return f"[{host}]" if ":" in host else host
+
+
 def new_token() -> str:
     """Generate an unguessable token."""
     return secrets.token_urlsafe(TOKEN_BYTES)
@@ -48,6 +58,8 @@ def new_token() -> str:
 @dataclass(frozen=True)
 class Guard:
     """Checks requests by their headers before they are processed.
+
+    Probes are open to all; they say more to those who have the token.
 
     Attributes:
         host: The address that the server listens on.
@@ -67,19 +79,20 @@ class Guard:
     @property
     def hosts(self) -> frozenset[str]:
         """The allowed host names; any other name indicates a DNS rebinding attack."""
-        names = {self.host.lower(), "127.0.0.1", "localhost"}
+        names = {in_url(self.host.lower()), "127.0.0.1", "localhost"}
         return frozenset(f"{name}:{self.port}" for name in names)
 
     def judge(self, method: str, target: str, headers: Mapping[str, str]) -> Refusal | None:
         """Return why a request is rejected; None if it is allowed."""
-        if headers.get("Host", "").lower() not in self.hosts:
+        known = headers.get("Host", "").lower() in self.hosts
+        if not known and not self._is_program(target, headers):
             return Refusal(
                 421, "the dashboard answers only to its own host name, 127.0.0.1 or localhost"
             )
         origin = headers.get("Origin")
         if origin is not None and not self._is_same_origin(origin):
             return Refusal(403, "cross-origin requests are not allowed")
-        has_token = self._has_token(target, headers)
+        has_token = self.has_token(target, headers)
         if method not in READING:
             return Refusal(405, "only GET and HEAD are allowed") if has_token else self._no_token()
         if has_token or urlsplit(target).path in OPEN:
@@ -93,7 +106,18 @@ class Guard:
     def _no_token(self) -> Refusal:
         return Refusal(401, "open the address that eagre printed: it contains the token")
 
-    def _has_token(self, target: str, headers: Mapping[str, str]) -> bool:
+    def _is_program(self, target: str, headers: Mapping[str, str]) -> bool:
+        """Return whether a request over a network is a probe, or has the token in a header.
+
+        Such a request may use any name of the machine, for example that of a Kubernetes service: a
+        page that rebinds a name learns nothing from a probe and cannot send the token.
+        """
+        if self.host in LOOPBACK_NAMES:
+            return False
+        return urlsplit(target).path in OPEN or self.matches(_bearer(headers))
+
+    def has_token(self, target: str, headers: Mapping[str, str]) -> bool:
+        """Return whether a request carries the token: in its URL, a cookie or a header."""
         tokens = [self.in_target(target), self._in_cookie(headers), _bearer(headers)]
         return any(self.matches(token) for token in tokens if token)
 

@@ -22,6 +22,10 @@ FAMILIES = {
     "eagre_pipeline_phase": ("gauge", "1 for the phase that a pipeline is in."),
     "eagre_pipeline_restarts_total": ("counter", "How often the pipeline was restarted."),
     "eagre_pipeline_commits_total": ("counter", "Epochs or batches committed."),
+    "eagre_commit_overdue_seconds": (
+        "gauge",
+        "How long the next commit has been overdue; 0 if it is not.",
+    ),
     "eagre_latency_seconds": (
         "histogram",
         "From the source's timestamp to a consumer of the output.",
@@ -39,9 +43,9 @@ FAMILIES = {
     ),
     "eagre_source_lag_records": ("gauge", "Lag: records not yet fetched."),
     "eagre_sink_records_total": ("counter", "The sum of the end offsets of the output."),
-    "eagre_gc_pauses_total": ("counter", "GC pauses of the JVM."),
+    "eagre_gc_pauses_total": ("counter", "GC pauses of the JVM; on a cluster of each executor."),
     "eagre_gc_pause_seconds_total": ("counter", "Total duration of GC pauses."),
-    "eagre_heap_used_bytes": ("gauge", "Heap in use by the JVM."),
+    "eagre_heap_used_bytes": ("gauge", "Heap in use by the JVM; on a cluster by each executor."),
     "eagre_epoch_duration_seconds": ("gauge", "Duration of the last epoch or batch, by phase."),
     "eagre_state_keys": ("gauge", "Keys in the state, at the last commit."),
     "eagre_state_memory_bytes": ("gauge", "Memory in use by the state stores."),
@@ -64,10 +68,7 @@ def exposition(recorder: Recorder) -> str:
     for view in list(recorder.views.values()):
         for name, suffix, labels, value in _of(view):
             samples[name].append((suffix, labels, value))
-    for topic in recorder.clusters.describe():
-        kind = "dead_letters" if topic["letters"] else "data"
-        labels = {"topic": topic["topic"], "kind": kind}
-        samples["eagre_topic_records"].append(("", labels, topic["records"]))
+    samples["eagre_topic_records"] = list(_topics(recorder))
     lines = []
     for name, (kind, text) in FAMILIES.items():
         if samples[name]:
@@ -76,13 +77,17 @@ def exposition(recorder: Recorder) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _topics(recorder: Recorder) -> Iterable[Sample]:
+    """Yield the records of each topic, once if two clients look at the same cluster."""
+    topics = {(topic["brokers"], topic["topic"]): topic for topic in recorder.clusters.describe()}
+    for (brokers, name), topic in topics.items():
+        kind = "dead_letters" if topic["letters"] else "data"
+        yield "", {"topic": name, "kind": kind, "brokers": brokers}, topic["records"]
+
+
 def _line(name: str, suffix: str, labels: dict[str, str], value: float) -> str:
     pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    return (
-        f"{name}{suffix}{{{pairs}}} {value:g}"
-        if isinstance(value, float)
-        else (f"{name}{suffix}{{{pairs}}} {value}")
-    )
+    return f"{name}{suffix}{{{pairs}}} {value!r}"
 
 
 def _escaped(text: str) -> str:
@@ -96,6 +101,7 @@ def _of(view: View) -> Iterable[tuple[str, str, dict[str, str], float]]:
         yield "eagre_pipeline_phase", "", {**labels, "phase": phase}, int(status.phase == phase)
     yield "eagre_pipeline_restarts_total", "", labels, status.restarts
     yield "eagre_pipeline_commits_total", "", labels, status.commits
+    yield "eagre_commit_overdue_seconds", "", labels, float(status.overdue_seconds)
     if status.written is not None:
         yield "eagre_sink_records_total", "", labels, status.written
     yield from _latency(view, labels)
@@ -132,9 +138,12 @@ def _jvm(
         partition = {**labels, **_partition(at)}
         yield "eagre_source_records_total", "", partition, records
         yield "eagre_source_wait_seconds_total", "", partition, waited / 1000
-    yield "eagre_gc_pauses_total", "", labels, metrics["pauses"]
-    yield "eagre_gc_pause_seconds_total", "", labels, metrics["paused_ms"] / 1000
-    yield "eagre_heap_used_bytes", "", labels, metrics["heap_mb"] << 20
+    executors = metrics.get("executors")
+    for name, jvm in executors.items() if executors else [("", metrics)]:
+        at = {**labels, "executor": name} if name else labels
+        yield "eagre_gc_pauses_total", "", at, jvm["pauses"]
+        yield "eagre_gc_pause_seconds_total", "", at, jvm["paused_ms"] / 1000
+        yield "eagre_heap_used_bytes", "", at, jvm["heap_mb"] << 20
 
 
 def _partition(at: str) -> dict[str, str]:
@@ -169,10 +178,15 @@ def _slo(
         yield "eagre_slo_burn_rate", "", {**labels, "window": window}, float(rate)
 
 
-def healthy(recorder: Recorder) -> tuple[bool, list[str]]:
-    """Return whether no pipeline has failed and the dashboard is updating, and if not, why."""
+def healthy(recorder: Recorder, *, details: bool) -> tuple[bool, list[str]]:
+    """Return whether no pipeline has failed and the dashboard is updating, and if not, why.
+
+    Args:
+        recorder: The pipelines.
+        details: Whether to include texts of failures, which may contain data.
+    """
     reasons = [
-        f"{view.status.name}: failed: {view.status.failure}"
+        f"{view.status.name}: failed" + (f": {view.status.failure}" if details else "")
         for view in list(recorder.views.values())
         if view.status.phase == "failed"
     ]
@@ -181,15 +195,21 @@ def healthy(recorder: Recorder) -> tuple[bool, list[str]]:
     return not reasons, reasons
 
 
-def ready(recorder: Recorder) -> tuple[bool, list[str]]:
-    """Return whether every pipeline is running, and if not, the reasons."""
+def ready(recorder: Recorder, *, details: bool) -> tuple[bool, list[str]]:
+    """Return whether every pipeline is running and commits in time, and if not, the reasons.
+
+    Args:
+        recorder: The pipelines.
+        details: Whether to include texts, which may contain addresses.
+    """
     views = list(recorder.views.values())
     reasons = [
         f"{view.status.name}: {view.status.phase}"
-        + (f": {view.status.reason}" if view.status.reason else "")
+        + (f": {view.status.reason}" if view.status.reason and details else "")
         for view in views
         if view.status.phase != "running"
     ]
+    reasons += [f"{v.status.name}: {v.status.overdue}" for v in views if v.status.overdue]
     if not views:
         reasons.append("no pipeline is running")
     return not reasons, reasons

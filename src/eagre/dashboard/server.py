@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
+from io import BufferedReader, RawIOBase
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 MOST_CONNECTIONS = 64
 REQUEST_SECONDS = 15
+"""How long a client may take to send a request, and to receive an answer."""
 QUIET_SECONDS = 10
 """How long an event stream may be silent before a comment keeps it open."""
 
@@ -47,6 +51,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 32
 
     def __init__(self, host: str, port: int, token: str, recorder: Recorder) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), Handler)
         self.recorder = recorder
         self.guard = Guard(host, self.server_address[1], token)
@@ -70,6 +75,34 @@ class Server(ThreadingHTTPServer):
         """Ignore clients that disconnect."""
 
 
+class TimedReader(RawIOBase):
+    """Reads from a socket until a deadline, however slowly the bytes arrive.
+
+    A timeout of the socket would begin again with each byte.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._socket = connection
+        self.deadline = 0.0
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401  (a buffer)
+        """Read what has arrived.
+
+        Raises:
+            TimeoutError: The deadline has passed.
+        """
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._socket.recv_into(buffer)
+
+
 class Handler(BaseHTTPRequestHandler):
     """One connection."""
 
@@ -78,6 +111,8 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "eagre"
     sys_version = ""
     timeout = REQUEST_SECONDS
+    error_content_type = TEXT
+    error_message_format = "eagre: %(message)s\n"
 
     def __getattr__(self, name: str) -> Callable[[], None]:
         """Route every HTTP method, known or not, through the guard."""
@@ -88,11 +123,34 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401
         """Log nothing: addresses may contain the token."""
 
+    def setup(self) -> None:
+        """Prepare the connection: a request must arrive as a whole within the time limit."""
+        super().setup()
+        self.rfile.close()
+        self._reader = TimedReader(self.connection)
+        self.rfile = BufferedReader(self._reader)
+
+    def handle_one_request(self) -> None:
+        """Serve one request."""
+        self._reader.deadline = time.monotonic() + REQUEST_SECONDS
+        super().handle_one_request()
+
+    def end_headers(self) -> None:
+        """Add the headers of every response, also to those that report a malformed request."""
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        super().end_headers()
+
     def _answer(self) -> None:
-        refusal = self.server.guard.judge(self.command, self.path, dict(self._checked_headers()))
+        headers = dict(self._checked_headers())
+        refusal = self._refusal(headers)
         if refusal:
             self._refuse(refusal)
             return
+        self._trusted = self.server.guard.has_token(self.path, headers)
+        if not self._trusted:
+            self.close_connection = True  # or clients without the token could hold every place
+        self.connection.settimeout(REQUEST_SECONDS)
         path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
         try:
             self._route(path, {key: values[0] for key, values in query.items()})
@@ -105,6 +163,12 @@ class Handler(BaseHTTPRequestHandler):
             log.exception("the dashboard failed to serve %s", path)
             self.close_connection = True
             self._send(500, b"eagre: internal error; see the log\n", TEXT)
+
+    def _refusal(self, headers: dict[str, str]) -> Refusal | None:
+        try:
+            return self.server.guard.judge(self.command, self.path, headers)
+        except ValueError:
+            return Refusal(400, "the address or the origin is malformed")
 
     def _checked_headers(self) -> list[tuple[str, str]]:
         """Return the headers that the guard checks; a duplicate header is made invalid."""
@@ -139,10 +203,10 @@ class Handler(BaseHTTPRequestHandler):
         self._send(200, text.encode(), metrics.CONTENT_TYPE)
 
     def _healthz(self, _: dict[str, str]) -> None:
-        self._probe(*metrics.healthy(self.server.recorder))
+        self._probe(*metrics.healthy(self.server.recorder, details=self._trusted))
 
     def _readyz(self, _: dict[str, str]) -> None:
-        self._probe(*metrics.ready(self.server.recorder))
+        self._probe(*metrics.ready(self.server.recorder, details=self._trusted))
 
     def _probe(self, ok: bool, reasons: list[str]) -> None:  # noqa: FBT001
         self._send(200 if ok else 503, _json({"ok": ok, "reasons": reasons}), JSON)
@@ -192,7 +256,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _head(self, code: int, kind: str, headers: dict[str, str]) -> None:
         self.send_response(code)
-        for name, value in {**HEADERS, "Content-Type": kind, **headers}.items():
+        closing = {"Connection": "close"} if self.close_connection else {}
+        for name, value in {"Content-Type": kind, **closing, **headers}.items():
             self.send_header(name, value)
         self.end_headers()
 

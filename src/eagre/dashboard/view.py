@@ -6,7 +6,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from eagre.dashboard.causes import Around, causes
+from eagre.dashboard.causes import CauseContext, causes
 from eagre.dashboard.result_sampler import MOST_PER_SECOND, ResultSampler
 from eagre.errors import EagreError
 from eagre.jvm.gateway import parse_partition
@@ -15,6 +15,8 @@ from eagre.latency.meter import RESOLUTION_MS
 from eagre.slo import Slo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from eagre.dashboard.cluster import Clusters
     from eagre.runtime.runs import PipelineStatus, RunStatus
 
@@ -109,16 +111,26 @@ class View:
             self._sampler_problem = str(error)
 
     def _update_marks(self) -> None:
-        """Add chart marks for new epochs, starts and stalls."""
+        """Add chart marks for new epochs, starts and stalls.
+
+        The status names each for a while, and never again: only what it names is remembered.
+        """
+        named = {(kind, at): text for kind, at, text in self._marks_of_status()}
+        for (kind, at), text in named.items():
+            if (kind, at) not in self._recorded_marks:
+                self.marks.append({"t": round(at, 3), "kind": kind, "text": text})
+        self._recorded_marks = set(named)
+
+    def _marks_of_status(self) -> Iterator[tuple[str, float, str]]:
+        """Yield the kind, time and text of each mark."""
         for epoch in self._boundaries() if self.status.mode == "real-time" else ():
-            self._add_mark("epoch", epoch["ended"], f"epoch {epoch['batch']} ended")
+            yield "epoch", epoch["ended"], f"epoch {epoch['batch']} ended"
         for number, began in enumerate(self.status.runs):
-            text = "restarted" if number else "started"
-            self._add_mark("restart" if number else "start", began, text)
+            yield "restart" if number else "start", began, "restarted" if number else "started"
         for began, ended, reason in self.status.stalls:
-            self._add_mark("stalled", began, f"stalled: {reason}")
+            yield "stalled", began, f"stalled: {reason}"
             if ended:
-                self._add_mark("flows", ended, "running again")
+                yield "flows", ended, "running again"
 
     def _boundaries(self) -> list[Json]:
         """Return the epoch boundaries at which rows waited, without commits that do not pause."""
@@ -127,11 +139,6 @@ class View:
             for epoch in self.status.epochs
             if "commit" not in epoch["phases"] or "pause" in epoch["phases"]
         ]
-
-    def _add_mark(self, kind: str, at: float, text: str) -> None:
-        if (kind, at) not in self._recorded_marks:
-            self._recorded_marks.add((kind, at))
-            self.marks.append({"t": round(at, 3), "kind": kind, "text": text})
 
     def second(self, now: float) -> None:
         """Record a second from the meter and the status."""
@@ -268,7 +275,7 @@ class View:
             "starved": self.starved(),
             "causes": causes(
                 list(self.seconds),
-                Around(
+                CauseContext(
                     [e["ended"] for e in self._boundaries()],
                     status.mode,
                     self.starved(),

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eagre.broker.replication import replicated_ends
 from eagre.broker.topics import offsets_of
 from eagre.commit.delivery_log import DeliveryLog
 from eagre.config import counted
@@ -74,26 +75,34 @@ class Outputs:
         """Return the highest source offsets among the delivered results.
 
         A result that is identified by its key does not name its row. It may come from any row that
-        is in the sources now.
+        is in the sources now. Those of a source that the pipeline no longer reads never come again.
         """
         offsets = offsets_of(json.loads(delivered))
+        topics = {topic for source in self.inputs for topic in source.topics}
         if BY_KEY not in offsets:
-            return offsets
-        ends = self.sources.ends(t for source in self.inputs for t in source.topics)
+            return {topic: offsets[topic] for topic in topics & offsets.keys()}
+        ends = self.sources.ends(topics)
         return {t: {p: end - 1 for p, end in ends[t].items() if end} for t in ends}
 
     def stable(self) -> tuple[Offsets, Offsets]:
-        """Wait until the end offsets no longer change: the broker may still be writing.
+        """Return the end offsets, with all that the leaders hold, when they no longer change.
 
-        The wait is limited, because other producers may write to the topics continuously.
+        A broker may still be writing requests that it has received. The wait is limited, because
+        other producers may write to the topics continuously.
         """
-        now = self.results(), self.dead_letters()
+        now = self._replicated()
         for _ in range(STABLE_TRIES):
             time.sleep(STABLE_SECONDS)
-            before, now = now, (self.results(), self.dead_letters())
+            before, now = now, self._replicated()
             if now == before:
                 break
         return now
+
+    def _replicated(self) -> tuple[Offsets, Offsets]:
+        return (
+            replicated_ends(self.sinks, self.results()),
+            replicated_ends(self.sources, self.dead_letters()),
+        )
 
 
 def begin(
@@ -182,7 +191,7 @@ class _Scan:
 
     def _part(
         self, topics: Topics, ends: Offsets, settings: dict[str, str]
-    ) -> tuple[gateway.Part, int]:
+    ) -> tuple[gateway.OffsetRange, int]:
         """Return the part to scan and its number of records."""
         begins = topics.begins(ends) if ends else {}
         starts = {
@@ -194,7 +203,7 @@ class _Scan:
                 if begins[topic][p] > start:
                     raise self._expired(f"{topic}/{p}", begins[topic][p], start)
         waiting = sum(ends[t][p] - starts[t][p] for t in ends for p in ends[t])
-        return gateway.Part(settings, json.dumps(starts), json.dumps(ends)), waiting
+        return gateway.OffsetRange(settings, json.dumps(starts), json.dumps(ends)), waiting
 
     def _expired(self, partition: str, begins: int, start: int) -> CheckpointError:
         return CheckpointError(

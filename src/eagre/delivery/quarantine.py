@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from eagre.commit.file_format import parsed, with_format, without_format
 from eagre.errors import CheckpointError
 from eagre.files import write_atomically
 
@@ -13,9 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from eagre.connectors.error_policy import Position
+    from eagre.connectors.base import Position
 
 QUARANTINE = "eagre-quarantine.json"
+ENTRIES = "crashes"
 CRASHES = 2
 """A single crash may have another cause, such as an outage or a full disk."""
 
@@ -29,9 +31,9 @@ class Quarantine:
         if not self._path.exists():
             return
         try:
-            entries = json.loads(self._path.read_text())
+            entries = _entries(self._path)
             self._crashes.update({(str(t), int(p), int(o)): int(n) for t, p, o, n in entries})
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise CheckpointError(
                 "QUARANTINE_BROKEN",
                 f"{self._path} cannot be read ({error}).",
@@ -48,5 +50,13 @@ class Quarantine:
         before = set(self.positions)
         self._crashes.update(suspects)
         entries = [[*at, crashes] for at, crashes in sorted(self._crashes.items())]
-        write_atomically(self._path, json.dumps(entries), durable=True)
+        text = json.dumps(with_format({ENTRIES: entries}))
+        write_atomically(self._path, text, durable=True)
         return [at for at in self.positions if at not in before]
+
+
+def _entries(path: Path) -> list[Any]:
+    """Read the entries of a file; until 0.2 they had no format number."""
+    if path.read_text().startswith("["):
+        return list(parsed(path.read_text()))
+    return list(without_format(path)[ENTRIES])

@@ -46,6 +46,6 @@ def deduplicate(
     rows = df.select(*map(quoted, names), *timed.columns, row)
     spec = {"within": length * 1000, "keeps_ms": 2 * length}
     results = StructType().add(ROW, BinaryType())
-    unique = apply_operator("deduplicate", rows, len(names), spec, results)
+    unique = apply_operator("deduplicate", rows, len(names), spec, results, df.schema)
     unpacked = gateway.unpacked(df.sparkSession, F.col(ROW), df.schema.json())
     return unique.select(unpacked.alias(ROW)).select(f"{ROW}.*")

@@ -59,7 +59,8 @@ def interval_join(  # noqa: PLR0913  (each has a default)
         right: The right stream, from a different topic: real time reads each topic once.
         on: The key columns, in both streams. Other columns must have different names.
         within: The maximum distance in event time between two rows; or a pair: how far before and
-            how far after the left row the right row may be.
+            how far after the left row the right row may be. One of the pair can be negative:
+            ``("-5 s", "10 s")`` joins right rows between 5 and 10 seconds after the left row.
         how: ``inner``, ``left`` or ``full``.
         grace: How much older than its key's newest row a row may be. Default: the longer of the
             watermarks' delays, or 10 seconds. An older row is late: it is dropped and counted.
@@ -71,10 +72,11 @@ def interval_join(  # noqa: PLR0913  (each has a default)
         second, or of the unmatched row.
 
     Raises:
-        SettingsError: A column is unknown or in both streams, or there is no event time.
+        SettingsError: A column is unknown or in both streams, or the time or interval is invalid.
     """
     if how not in get_args(How):
         raise SettingsError("HOW_UNKNOWN", f"how must be inner, left or full, not {how!r}.")
+    interval = _interval(within)
     names = key_names(left, on, "interval_join")
     key_names(right, names, "interval_join")
     require_joinable("interval_join", left, right, names)
@@ -82,7 +84,7 @@ def interval_join(  # noqa: PLR0913  (each has a default)
     sides = TimedRows.of(left, times[0]), TimedRows.of(right, times[1])
     spec = {
         "side": len(names) + len(TIMES),
-        **_interval(within),
+        **interval,
         "grace": max(side.grace_ms(grace) for side in sides) * 1000,
         "left": how in ("left", "full"),
         "right": how == "full",
@@ -92,7 +94,21 @@ def interval_join(  # noqa: PLR0913  (each has a default)
 
 def _interval(within: str | tuple[str, str]) -> dict[str, int]:
     before, after = (within, within) if isinstance(within, str) else within
-    return {"before": interval_ms(before) * 1000, "after": interval_ms(after) * 1000}
+    bounds = {"before": _signed_ms(before) * 1000, "after": _signed_ms(after) * 1000}
+    if sum(bounds.values()) < 0:
+        raise SettingsError(
+            "INTERVAL_EMPTY",
+            f"within of interval_join must end after it begins, not {within!r}.",
+            hint='("-5 s", "10 s") joins right rows between 5 and 10 seconds after the left row.',
+        )
+    return bounds
+
+
+def _signed_ms(interval: str) -> int:
+    magnitude = interval.lstrip()
+    if magnitude.startswith("-"):
+        return -interval_ms(magnitude.removeprefix("-"))
+    return interval_ms(magnitude)
 
 
 def _joined(
@@ -104,7 +120,10 @@ def _joined(
     rows = _side(left, names, 0).union(_side(right, names, 1))
     results = left.schema(names).add(LEFT, BinaryType()).add(RIGHT, BinaryType())
     results.add(SIDE, IntegerType())
-    joined = apply_operator("interval_join", rows, len(names), spec, results, tick=spec["left"])
+    packed = (left.df.schema, right.df.schema)
+    joined = apply_operator(
+        "interval_join", rows, len(names), spec, results, *packed, tick=spec["left"]
+    )
     return joined.withColumns({LEFT: _unpacked(left, LEFT), RIGHT: _unpacked(right, RIGHT)})
 
 

@@ -61,8 +61,8 @@ def lookup(  # noqa: PLR0913  (each has a default)
         wait: How long, in processing time, a row waits for its key to appear in the table: at the
             first start both topics are read concurrently.
         history: For ``event-time``, how much older than its key's newest row a row may be. An older
-            row is late: it is emitted without a match and counted. An older change is ignored. A
-            deletion is remembered for the same time, and an older change does not undo it.
+            row is late: it is emitted without a match and counted. A change that old is used unless
+            the key has a newer one that old. For as long, no older change undoes a deletion.
         ttl: How long a key is retained after its last change or use. Default: forever; the state
             is then as large as the table.
         event_time: The timestamp column of both streams, or a pair of columns. Default: the
@@ -88,8 +88,8 @@ def lookup(  # noqa: PLR0913  (each has a default)
         **_times(history, wait, ttl),
     }
     results = StructType().add(ROW, BinaryType()).add(VALUE, BinaryType())
-    tick = interval_ms(wait) > 0
-    matched = apply_operator("lookup", rows, len(names), spec, results, tick=tick)
+    tick, packed = interval_ms(wait) > 0, (df.schema, table.schema)
+    matched = apply_operator("lookup", rows, len(names), spec, results, *packed, tick=tick)
     return _unpacked(matched, df, table, names)
 
 

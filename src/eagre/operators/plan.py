@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eagre.config import interval_ms
+from eagre.config import interval_ms, megabytes
 from eagre.connectors import SOURCE, WATERMARK
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
@@ -26,6 +26,19 @@ TIMES = (AT, WRITTEN, STREAM, OFFSET)
 
 GRACE = "10 seconds"
 """How late a row may be, unless the operator or a watermark sets it."""
+
+MAX_AHEAD = "spark.eagre.maxEventTimeAhead"
+"""The setting for how far an event time may be ahead of the row's arrival."""
+
+MAX_AHEAD_DEFAULT = "1 day"
+
+MAX_STATE = "spark.eagre.maxStatePerKey"
+"""The setting for how many bytes of rows a join or a look-up holds for a key."""
+
+MAX_STATE_DEFAULT = "4m"
+
+RETENTION = "1 hour"
+"""How long closed windows of an idle key are remembered, unless the operator sets it."""
 
 TICK_MS = 50
 """How often an idle partition checks its timers: the maximum delay of a timer."""
@@ -150,7 +163,7 @@ def key_names(df: DataFrame, keys: Keys, operator: str, *reserved: str) -> list[
     """Return the key columns, and check that they differ from the operator's results.
 
     Raises:
-        SettingsError: There are none, one is unknown, or one has the name of a result.
+        SettingsError: There are none, one is unknown or an array, or has the name of a result.
     """
     names = [keys] if isinstance(keys, str) else list(keys)
     unknown = [name for name in names if name not in df.columns]
@@ -159,6 +172,13 @@ def key_names(df: DataFrame, keys: Keys, operator: str, *reserved: str) -> list[
             "COLUMN_UNKNOWN",
             f"the keys of {operator} must be among the columns {', '.join(df.columns)}; "
             f"it got {', '.join(map(repr, unknown)) or 'none'}.",
+        )
+    arrays = [name for name in names if "array<" in df.schema[name].dataType.simpleString()]
+    if arrays:
+        raise SettingsError(
+            "KEY_ARRAY",
+            f"the key {arrays[0]!r} of {operator} has an array, and Spark no timers for such keys.",
+            hint=f"convert it first: F.to_json({arrays[0]!r}).",
         )
     taken = [name for name in names if name in reserved]
     if taken:
@@ -195,7 +215,8 @@ def require_joinable(
     """Check that two streams can be joined.
 
     Raises:
-        SettingsError: They have a column in common, their key types differ, or one has state.
+        SettingsError: They have a column in common, their key types differ, or one is static or has
+            state.
     """
     left_names = {name.lower() for name in value_columns(left, names)}
     both = [name for name in value_columns(right, names) if name.lower() in left_names]
@@ -213,6 +234,7 @@ def require_joinable(
                 f"{right.schema[name].dataType.simpleString()} on the right.",
                 hint="cast one of them.",
             )
+    require_stream(operator, left, right)
     before = [part for side in (left, right) for part in gateway.stateful_parts(side)]
     if before:
         raise SettingsError(
@@ -247,20 +269,47 @@ def _require_single_results(operator: str, rows: DataFrame) -> None:
             )
 
 
+def require_stream(operator: str, *sides: DataFrame) -> None:
+    """Check that the rows of an operator are a stream.
+
+    Raises:
+        SettingsError: They are static.
+    """
+    if not all(side.isStreaming for side in sides):
+        raise SettingsError(
+            "ROWS_STATIC",
+            f"{operator} needs a stream, and its rows are static. They have no order of arrival, "
+            "and nothing would end the last window or a wait.",
+            hint="in a batch use Spark's own groupBy, join or dropDuplicates; join a stream with a "
+            "static table by df.join(F.broadcast(table), ...).",
+        )
+
+
+def _setting(rows: DataFrame, name: str, default: str) -> str:
+    return rows.sparkSession.conf.get(name, default) or default
+
+
 def apply_operator(
     operator: str,
     rows: DataFrame,
     keys: int,
     spec: Mapping[str, Any],
     results: StructType,
-    *,
+    *packed: StructType,
     tick: bool = False,
 ) -> DataFrame:
-    """Apply an operator to rows: first the key columns, then its arguments, then the packed row."""
+    """Apply an operator to rows: first the key columns, then its arguments, then the packed row.
+
+    ``packed`` are the schemas of the packed row, one for each side of a join.
+    """
+    require_stream(operator, rows)
     _require_single_results(operator, rows)
     full_spec = {
         **spec,
         "operator": operator,
         "tick_ms": TICK_MS if tick else 0,
+        "ahead_ms": interval_ms(_setting(rows, MAX_AHEAD, MAX_AHEAD_DEFAULT)),
+        "max_bytes": megabytes(_setting(rows, MAX_STATE, MAX_STATE_DEFAULT)) << 20,
+        "packed": [schema.jsonValue() for schema in packed],
     }
     return gateway.operator(rows, operator, keys, json.dumps(full_spec), results.json())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eagre.config import interval_ms
 from eagre.errors import SettingsError
 from eagre.operators.aggregates import KINDS, Aggregate, bind
 from eagre.operators.plan import (
+    RETENTION,
     ROW,
     TIMES,
     TimedRows,
@@ -39,11 +41,12 @@ def top_n(  # noqa: PLR0913  (the parts of a leaderboard)
     item: str,
     grace: str | None = None,
     event_time: str | None = None,
+    retention: str = RETENTION,
 ) -> DataFrame:
     """Rank items by their score in each window, and emit the ranks that change.
 
     Upsert the results by group, window and rank to obtain the current leaderboard. Items with equal
-    scores are ranked by name.
+    scores are ranked as text.
 
     >>> board = top_n(
     ...     scores, by="game", item="player", score="sum(points)", n=100, window="1 hour"
@@ -59,10 +62,13 @@ def top_n(  # noqa: PLR0913  (the parts of a leaderboard)
             every item of the open windows; the others store only the items on the leaderboard.
         n: The number of ranks.
         window: The length of a window.
-        item: The column to rank: a string or an integer.
+        item: The column to rank: a string or an integer. Null is an item like any other.
         grace: How late a row may be. Default: the watermark's delay, or 10 seconds. A row whose
             window is closed is late: it is dropped and counted.
         event_time: The timestamp column. Default: the watermark's, or else the Kafka timestamp.
+        retention: How long after its last row a group's closed windows are remembered. Rows of a
+            closed window that arrive in this time are late; later ones open it again. Costs a few
+            dozen bytes for each group.
 
     Returns:
         The group, ``window`` with its start and end, ``rank`` from 1, the item, and ``score``.
@@ -77,18 +83,19 @@ def top_n(  # noqa: PLR0913  (the parts of a leaderboard)
         raise SettingsError("RANKS", f"top_n needs at least one rank, not {n}.")
     timed = TimedRows.of(df, event_time)
     length = positive_ms("top_n", "window", window)
-    spec = {"n": n, **_times(length, timed.grace_ms(grace))}
+    spec = {"n": n, **_times(length, timed.grace_ms(grace), interval_ms(retention))}
     ranks = _ranks(timed, names, item, ranked, spec)
     ranks = ranks.withColumns({"window": _window("_start", length * 1000), item: _typed(kind)})
     columns = [*map(quoted, names), "window", "rank", quoted(item), "score"]
     return timed.with_provenance(ranks, names, *columns)
 
 
-def _times(length_ms: int, grace_ms: int) -> dict[str, int]:
+def _times(length_ms: int, grace_ms: int, retention_ms: int) -> dict[str, int]:
     return {
         "window": length_ms * 1000,
         "grace": grace_ms * 1000,
         "keeps_ms": 2 * (length_ms + grace_ms),
+        "retention_ms": retention_ms,
     }
 
 
@@ -110,7 +117,8 @@ def _ranks(
     results = timed.schema(names).add("_start", LongType()).add("rank", IntegerType())
     results.add("_item", StringType()).add("score", ranked.result).add(ROW, BinaryType())
     places = {"item": place, "score": [ranked.spec(place + 1)]}
-    return apply_operator("top_n", rows, len(names), {**places, **spec}, results)
+    packed = timed.schema(timed.provenance(names))
+    return apply_operator("top_n", rows, len(names), {**places, **spec}, results, packed)
 
 
 def _typed(kind: str) -> Column:

@@ -122,7 +122,7 @@ def _with_features(
     results = StructType().add(ROW, BinaryType())
     for one in bound:
         results.add(one.aggregate.name, one.result)
-    features = apply_operator("rolling", rows, len(names), spec, results)
+    features = apply_operator("rolling", rows, len(names), spec, results, df.schema)
     unpacked = gateway.unpacked(df.sparkSession, F.col(ROW), df.schema.json())
     added = [quoted(one.aggregate.name) for one in bound]
     return features.select(unpacked.alias(ROW), *added).select(f"{ROW}.*", *added)

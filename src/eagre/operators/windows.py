@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, get_args
 
+from eagre.config import interval_ms
 from eagre.errors import SettingsError
 from eagre.operators.aggregates import bind_all
 from eagre.operators.plan import (
+    RETENTION,
     ROW,
     TIMES,
     TimedRows,
@@ -40,6 +42,7 @@ def session_windows(  # noqa: PLR0913  (each has a default)
     emit: Emit = "update",
     grace: str | None = None,
     event_time: str | None = None,
+    retention: str = RETENTION,
 ) -> DataFrame:
     """Aggregate the rows of a key in sessions that a gap separates.
 
@@ -59,9 +62,12 @@ def session_windows(  # noqa: PLR0913  (each has a default)
         gap: The maximum distance in event time between two rows of a session.
         aggregates: The aggregates, as for ``rolling``.
         emit: ``update``, as described, or ``final`` for final results only.
-        grace: How late a row may be. Default: the watermark's delay, or 10 seconds. A row whose
-            session is closed is late: it is dropped and counted.
+        grace: How late a row may be. Default: the watermark's delay, or 10 seconds. A row is late
+            if a session of it alone would be over: it is dropped and counted.
         event_time: The timestamp column. Default: the watermark's, or else the Kafka timestamp.
+        retention: How long after its last row a key's closed sessions are remembered. Rows of a
+            closed session that arrive in this time are late; later ones open it again. Costs a few
+            dozen bytes for each key.
 
     Returns:
         The key, ``session`` with its start and end, the results, and ``status``.
@@ -76,6 +82,7 @@ def session_windows(  # noqa: PLR0913  (each has a default)
     spec = {
         "gap": positive_ms("session_windows", "gap", gap) * 1000,
         "grace": timed.grace_ms(grace) * 1000,
+        "retention_ms": interval_ms(retention),
         "updates": emit == "update",
     }
     sessions = _aggregate(
@@ -95,6 +102,7 @@ def windows(  # noqa: PLR0913  (each has a default)
     slide: str | None = None,
     grace: str | None = None,
     event_time: str | None = None,
+    retention: str = RETENTION,
 ) -> DataFrame:
     """Aggregate the rows of a key in windows of a fixed length.
 
@@ -119,6 +127,9 @@ def windows(  # noqa: PLR0913  (each has a default)
         grace: How late a row may be. Default: the watermark's delay, or 10 seconds. A row whose
             windows are closed is late: it is dropped and counted.
         event_time: The timestamp column. Default: the watermark's, or else the Kafka timestamp.
+        retention: How long after its last row a key's closed windows are remembered. Rows of a
+            closed window that arrive in this time are late; later ones open it again. Costs a few
+            dozen bytes for each key.
 
     Returns:
         The key, ``window`` with its start and end, and the results.
@@ -135,6 +146,7 @@ def windows(  # noqa: PLR0913  (each has a default)
         "window": length,
         "slide": every,
         "grace": timed.grace_ms(grace) * 1000,
+        "retention_ms": interval_ms(retention),
         "updates": emit == "update",
     }
     results = _aggregate("windows", timed, names, bound, spec, [START], tick=emit == "final")
@@ -191,6 +203,7 @@ def _aggregate(  # noqa: PLR0913  (the parts of both kinds of window)
     if status:
         results.add("status", StringType())
     results.add(ROW, BinaryType())
+    packed = timed.schema(timed.provenance(names))
     return apply_operator(
-        operator, rows, len(names), {**spec, "aggregates": specs}, results, tick=tick
+        operator, rows, len(names), {**spec, "aggregates": specs}, results, packed, tick=tick
     )

@@ -95,7 +95,7 @@ def advise(report: Report, required: Requirements) -> Advice:
             f"one million small records take {CPU_S_PER_MILLION:g} CPU seconds in either mode",
             f"micro-batches reach a p99 of {BATCH_FLOOR_MS:g} ms at best (measured on two cores)",
             f"real time reaches {REAL_TIME_P99_MS:g} ms there, outside epoch boundaries",
-            f"one core serves {SLOTS_PER_CORE} waiting slots; capacity is {HEADROOM:g} x the load",
+            f"{_slots_of_a_core(report)}; capacity is {HEADROOM:g} x the load",
             f"one core costs {required.core_hour:g} per hour, around the clock",
         ),
         cores=cores,
@@ -150,12 +150,23 @@ def _work(required: Requirements, cost: float = CPU_S_PER_MILLION) -> float:
     return required.rate * cost / 1_000_000
 
 
+def _slots_per_core(report: Report) -> int:
+    """Return how many slots one core serves: in local mode they are threads that mostly wait."""
+    return SLOTS_PER_CORE if report.local else 1
+
+
+def _slots_of_a_core(report: Report) -> str:
+    if report.local:
+        return f"one core serves {SLOTS_PER_CORE} waiting slots"
+    return "on a cluster each slot is a core"
+
+
 def _cores(report: Report, required: Requirements) -> dict[str, float]:
     work = _work(required)
     slots = sum(report.terms or (0,))
     scheduled = SESSION_START_S / (SCHEDULED_MS / 1000) + work
     return {
-        "real-time": round(max(work * HEADROOM, slots / SLOTS_PER_CORE, 1.0), 2),
+        "real-time": round(max(work * HEADROOM, slots / _slots_per_core(report), 1.0), 2),
         "micro-batch": round(max(work * HEADROOM, 1.0), 2),
         "available-now": round(scheduled, 2),
     }
@@ -169,8 +180,8 @@ def _arithmetic(
     if report.terms:
         terms = " + ".join(map(str, report.terms))
         steps.append(
-            f"slots: {terms} = {sum(report.terms)}; / {SLOTS_PER_CORE} per core = "
-            f"{sum(report.terms) / SLOTS_PER_CORE:g} cores"
+            f"slots: {terms} = {sum(report.terms)}; / {_slots_per_core(report)} per core = "
+            f"{sum(report.terms) / _slots_per_core(report):g} cores"
         )
     else:
         steps.append("slots: unknown, because the topics could not be read")

@@ -41,8 +41,9 @@ class Report:
         findings: The findings, errors first.
         terms: The slots of each stage; None if a topic is unknown.
         shuffles: The number of partitions of each shuffle.
-        slots: The slots of the session; None on a cluster.
+        slots: The slots of the session; None if a cluster decides.
         unseen: What the check could not inspect, as sentences.
+        local: Whether tasks are threads of one machine; on a cluster each slot is a core.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Report:
     shuffles: tuple[int, ...]
     slots: int | None
     unseen: tuple[str, ...]
+    local: bool = True
 
     @property
     def ok(self) -> bool:
@@ -278,6 +280,7 @@ def _report(facts: Facts, name: str) -> Report:
         shuffles=facts.shuffles,
         slots=facts.slots,
         unseen=facts.unseen,
+        local=facts.local,
     )
 
 

@@ -60,7 +60,7 @@ class Facts:
         mode: The mode of the query.
         plan: Spark's plan.
         settings: The settings of the session that were set explicitly.
-        slots: Task slots of a local session; None on a cluster.
+        slots: Task slots of the session; None if a cluster decides.
         topics: The known topics of the sources and the sink.
         checkpoint: What the checkpoint fixes, if there is one.
         pipeline: The name of the pipeline.
@@ -91,6 +91,11 @@ class Facts:
     def on(self, key: str, *, default: bool = False) -> bool:
         """Return whether a boolean setting is true."""
         return self.setting(key, str(default)).lower() == "true"
+
+    @property
+    def local(self) -> bool:
+        """Whether tasks are threads of this machine, which share its cores."""
+        return self.setting("spark.master", "local").startswith("local")
 
     @property
     def source_topics(self) -> tuple[str, ...]:

@@ -61,8 +61,8 @@ numbers. `--keys-per-second`, `--ttl` and `--bytes-per-key` add the size of the 
 
 Real time needs steady capacity, and many jobs are better as micro-batches. `eagre advise app.py
 --p99 500 --rate 2000 --core-hour 0.05` recommends a mode for a latency target: it compares the
-latency and the cost of each mode and shows its calculation and its assumptions. On a cluster it
-understates the cost, because it counts four slots per core.
+latency and the cost of each mode and shows its calculation and its assumptions. It counts a core
+for each slot on a cluster, and for every four slots in local mode.
 
 ## The rules
 """

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagre.errors import SettingsError
+from eagre.python.packages import Imports, remember
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -26,13 +27,14 @@ def by_value(module: ModuleType) -> None:
 
 
 def pickled(code: Any, name: str) -> bytes:  # noqa: ANN401  (a function or a processor)
-    """Pickle the user's function or processor.
+    """Pickle the user's function or processor, and remember the modules that it needs.
 
     Raises:
         SettingsError: It cannot be pickled.
     """
+    imports = Imports()
     try:
-        return _dumped(code)
+        dumped = _dumped(code, imports)
     except Exception as error:  # noqa: BLE001  (pickle may raise anything)
         raise SettingsError(
             "FUNCTION_NOT_PICKLABLE",
@@ -40,9 +42,11 @@ def pickled(code: Any, name: str) -> bytes:  # noqa: ANN401  (a function or a pr
             hint="create connections, locks, sessions and models inside the function, once: for "
             "example in a function with @functools.cache.",
         ) from None
+    remember(name, imports)
+    return dumped
 
 
-def _dumped(code: Any) -> bytes:  # noqa: ANN401  (as above)
+def _dumped(code: Any, imports: Imports) -> bytes:  # noqa: ANN401  (as above)
     """Pickle with PySpark's pickler; also pickle cached functions by value, with an empty cache."""
     import io
     from collections import ChainMap
@@ -53,6 +57,11 @@ def _dumped(code: Any) -> bytes:  # noqa: ANN401  (as above)
         dispatch_table = ChainMap(  # noqa: RUF012  (as in the base class)
             {type(_cached): _reduced}, CloudPickler.dispatch_table
         )
+
+        def reducer_override(self, value: object) -> Any:  # noqa: ANN401  (pickle's protocol)
+            reduced = super().reducer_override(value)  # type: ignore[no-untyped-call]
+            imports.see(value, by_name=reduced is NotImplemented)
+            return reduced
 
     file = io.BytesIO()
     Pickler(file).dump(code)  # type: ignore[no-untyped-call]
@@ -83,25 +92,30 @@ def is_local(spark: SparkSession) -> bool:
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
-def ship_modules(spark: SparkSession, folder: Path) -> tuple[str, ...]:
+def ship_modules(spark: SparkSession, folder: Path) -> dict[str, Path]:
     """Send the modules that an app imports from its folder to the executors.
 
     Returns:
-        Their names.
+        Their names and files.
     """
-    modules = {
-        name: Path(str(module.__file__))
-        for name, module in list(sys.modules.items())
-        if getattr(module, "__file__", None) and _belongs_to(Path(str(module.__file__)), folder)
-    }
+    modules = modules_of(folder)
     if not modules or is_local(spark):
-        return ()
+        return {}
     archive = Path(tempfile.mkdtemp(prefix="eagre-")) / "app_modules.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         for path in modules.values():
             packed.write(path, path.resolve().relative_to(folder.resolve()))
     spark.sparkContext.addPyFile(str(archive))
-    return tuple(sorted(modules))
+    return modules
+
+
+def modules_of(folder: Path) -> dict[str, Path]:
+    """Return the modules that this process has imported from a folder, and their files."""
+    return {
+        name: Path(str(module.__file__))
+        for name, module in list(sys.modules.items())
+        if getattr(module, "__file__", None) and _belongs_to(Path(str(module.__file__)), folder)
+    }
 
 
 def _belongs_to(path: Path, folder: Path) -> bool:

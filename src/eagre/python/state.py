@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from eagre.connectors import SOURCE
+from eagre.connectors import SOURCE, WATERMARK
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
 from eagre.python.functions import Limits, options, row_type
@@ -38,6 +38,7 @@ def transform_with_state(  # noqa: PLR0913  (each has a default)
     time_mode: TimeMode = "none",
     *,
     initial_state: GroupedData | None = None,
+    event_time_column: str | None = None,
     name: str | None = None,
     timeout: str = "30 seconds",
     memory: str = "1g",
@@ -52,45 +53,77 @@ def transform_with_state(  # noqa: PLR0913  (each has a default)
     >>> class Count(StatefulProcessor):
     ...     def init(self, handle):
     ...         self.seen = handle.getValueState("seen", "n LONG")
-    ...
     ...     def handleInputRows(self, key, rows, timerValues):
     ...         for row in rows:
     ...             n = (self.seen.get() or (0,))[0] + 1
     ...             self.seen.update((n,))
     ...             yield key[0], n
-    ...
     ...     def close(self): ...
     >>> transform_with_state(df.groupBy("card"), Count(), "card STRING, n LONG")  # doctest: +SKIP
 
     Args:
-        grouped: ``df.groupBy(...)``. If its rows have ``_source``, each result gets the ``_source``
-            of its input row.
+        grouped: ``df.groupBy(...)``. Each result gets the ``_source`` of its row, if it has one.
         processor: The processor.
         schema: The columns of the results.
         time_mode: ``none``; ``processing-time`` for TTL and timers in processing time, which fire
             within about 50 ms, even if the stream is idle; ``event-time`` for timers by the
             watermark, which advances at epoch boundaries.
         initial_state: A static DataFrame with the same grouping, for ``handleInitialState``.
+        event_time_column: The column of the results that is the event time of the next stateful
+            operator, with the delay of this one's watermark: PySpark's ``eventTimeColumnName``.
         name: The name in messages. Default: the name of the class.
         timeout: How long a call may take.
         memory: How much memory a worker may use.
         on_error: What to do with a row that fails: ``dead-letter``, ``drop`` or ``fail``.
 
     Raises:
-        SettingsError: The processor cannot be pickled, or its state is invalid.
+        SettingsError: The processor cannot be pickled, or its state or event time is invalid.
     """
-    _require_time_mode(time_mode)
     label = name or type(processor).__name__
     code = pickled(processor, label)
     spark = grouped._df.sparkSession  # noqa: SLF001  (PySpark offers no public way)
     declared = {**declaration(code, label, time_mode), "label": label}
     described, output = _rows(grouped, initial_state, row_type(schema, label))
-    return gateway.transform_with_state(
+    results = gateway.transform_with_state(
         *(spark, grouped, initial_state, code),
         *(json.dumps({**declared, **described}), output.json(), _SPARK_TIME[time_mode]),
         options(spark, "state", Limits(timeout, memory, on_error)),
         TICK_MS if time_mode == "processing-time" and _has_timers(processor) else 0,
     )
+    return _with_event_time(results, event_time_column, grouped, label)
+
+
+def _with_event_time(
+    results: DataFrame, column: str | None, grouped: GroupedData, label: str
+) -> DataFrame:
+    """Make a column of the results their event time, with the delay of the input's watermark.
+
+    Spark's own node for this needs the columns of the results directly after the processor, and
+    they are bytes there; later operators look only at the metadata.
+    """
+    if column is None:
+        return results
+    fields = grouped._df.schema.fields  # noqa: SLF001  (PySpark offers no public way)
+    delays = [field.metadata[WATERMARK] for field in fields if WATERMARK in (field.metadata or {})]
+    if column not in results.columns:
+        raise SettingsError(
+            "COLUMN_UNKNOWN",
+            f"the event time {column!r} of {label} is not among its results "
+            f"{', '.join(results.columns)}.",
+        )
+    kind = results.schema[column].dataType.typeName()
+    if not kind.startswith("timestamp"):
+        raise SettingsError(
+            "EVENT_TIME_TYPE",
+            f"the event time {column!r} of {label} must be a timestamp, not {kind}.",
+        )
+    if not delays:
+        raise SettingsError(
+            "EVENT_TIME_MISSING",
+            f"the rows of {label} have no watermark, whose delay its results would take over.",
+            hint='name one: eg.Kafka(..., event_time="at", watermark="10 seconds").',
+        )
+    return results.withMetadata(column, {WATERMARK: delays[0]})
 
 
 def _require_time_mode(time_mode: str) -> None:
@@ -124,10 +157,11 @@ def declaration(code: bytes, name: str, time_mode: TimeMode) -> dict[str, Any]:
     """Run ``init`` on a copy to record the state variables.
 
     Raises:
-        SettingsError: ``init`` raises, or a state variable is invalid.
+        SettingsError: ``init`` raises, or the time mode or a state variable is invalid.
     """
     from pyspark import cloudpickle
 
+    _require_time_mode(time_mode)
     recorder = Recorder(name, time_mode)
     copy = cloudpickle.loads(code)
     try:
@@ -139,7 +173,21 @@ def declaration(code: bytes, name: str, time_mode: TimeMode) -> dict[str, Any]:
         raise SettingsError(
             "PROCESSOR_INIT_RAISED", f"init of {name} raised {type(error).__name__}: {error}."
         ) from error
+    _require_undeleted(recorder, name)
     return {"variables": recorder.variables, "deleted": recorder.deleted}
+
+
+def _require_undeleted(recorder: Recorder, name: str) -> None:
+    requested = [variable["name"] for variable in recorder.variables]
+    both = [state for state in requested if state in recorder.deleted]
+    if both:
+        raise SettingsError(
+            "STATE_DELETED",
+            f"init of {name} requests the state {both[0]!r} and deletes it. It would be emptied in "
+            "each epoch, and Spark raises when it is used.",
+            hint=f"remove getValueState, getListState or getMapState({both[0]!r}), or "
+            f"deleteIfExists({both[0]!r}).",
+        )
 
 
 class Recorder:

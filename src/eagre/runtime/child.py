@@ -3,15 +3,20 @@
 It reads a ``RunSpec``, then the brokers, then commands as lines from standard input. It reports
 events as JSON lines on the file descriptor named on its command line. When standard input ends,
 the parent has exited, and the child kills itself and every process it started.
+
+It ignores the signals that end a service, and so does its JVM: service managers signal the whole
+group, and only the parent knows that a drain must follow.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING
 
 from eagre.broker import Topics
@@ -20,9 +25,15 @@ from eagre.errors import CheckpointError, EagreError, JvmError, PipelineFailed, 
 from eagre.jvm import gateway
 from eagre.jvm.archive import archive
 from eagre.preflight import check
+from eagre.python.packages import needed
 from eagre.python.shipping import ship_modules
-from eagre.runtime.parent import Parent, Relay
-from eagre.runtime.query import NO_SPACE, Run, disk_full
+from eagre.runtime.execution.executors import LOST, Executors
+from eagre.runtime.execution.failures import NO_SPACE, disk_full
+from eagre.runtime.execution.query import Run
+from eagre.runtime.executor_python import require_python
+from eagre.runtime.jvm_watch import JvmWatch
+from eagre.runtime.parent import DrainedBeforeStart, Parent, Relay
+from eagre.runtime.process_session import end_own_session
 from eagre.runtime.resolved_run import resolve
 from eagre.runtime.spec import RunSpec
 from eagre.session import session
@@ -38,6 +49,7 @@ LOCK_SECONDS = 5
 
 def main() -> None:
     """Run the child."""
+    _ignore_stop_signals()
     parent = Parent(os.fdopen(int(sys.argv[1]), "w"))
     parent.listen()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
@@ -47,15 +59,54 @@ def main() -> None:
         _stop_spark()
     except EagreError as error:
         traceback.print_exc()
-        parent.tell("failed", code=error.code, problem=error.problem, hint=error.hint)
+        parent.tell_failure(error)
         sys.exit(1)
     except Exception as error:  # noqa: BLE001  (report every failure to the parent)
         traceback.print_exc()
-        failure = PipelineFailed("UNEXPECTED", gateway.reason(error))
-        if NO_SPACE in str(error):
-            failure = disk_full(str(getattr(error, "filename", None) or "the checkpoint"))
-        parent.tell("failed", code=failure.code, problem=failure.problem, hint=failure.hint)
+        parent.tell_failure(_described(error))
         sys.exit(1)
+
+
+def _give_up(parent: Parent, failure: PipelineFailed) -> None:
+    """Report a failure while the main thread waits for a JVM that does not respond."""
+    parent.tell_failure(failure)
+    end_own_session()
+
+
+def _described(error: Exception) -> PipelineFailed:
+    """Describe a failure outside of a query."""
+    ended = _spark_ended(error)
+    if ended:
+        return ended
+    if NO_SPACE in str(error):
+        return disk_full(str(getattr(error, "filename", None) or "the checkpoint"))
+    return PipelineFailed("UNEXPECTED", gateway.reason(error))
+
+
+def _spark_ended(error: Exception) -> PipelineFailed | None:
+    """Describe the end of the JVM or of its application; None if the error means neither."""
+    if gateway.context_stopped(error):
+        return PipelineFailed(
+            "SPARK_ENDED",
+            "the cluster removed the application: its driver was cut off, it was killed, or its "
+            "executors failed too often.",
+            hint="the log and the cluster's own pages have the reason.",
+        )
+    if not gateway.jvm_gone(error):
+        return None
+    return PipelineFailed(
+        "SPARK_ENDED",
+        "the JVM exited unexpectedly: it crashed, or it was killed (possibly because the machine "
+        "ran out of memory).",
+        hint="the log has the JVM's last lines.",
+    )
+
+
+def _ignore_stop_signals() -> None:
+    """Leave Ctrl-C, SIGTERM and SIGHUP to the parent; processes started later ignore them too."""
+    if threading.current_thread() is threading.main_thread():
+        for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(sign, signal.SIG_IGN)
 
 
 def run(spec: RunSpec, parent: Parent) -> None:
@@ -70,25 +121,38 @@ def run(spec: RunSpec, parent: Parent) -> None:
         _introduce(app, early, spec, parent)
     tip = "" if archive().exists() else " (`eagre jars fetch spark` makes this seconds faster)"
     parent.tell("phase", text=f"starting Spark{tip}")
-    spark = session(spec.pipeline or "eagre", spec.master, **spec.settings)
+    spark = _session(spec)
+    JvmWatch(lambda: gateway.ping(spark), parent.tell).start(partial(_give_up, parent))
     pipelines = early or app.pipelines()
     if not early:
         _introduce(app, pipelines, spec, parent)
-    ship_modules(spark, app.path.resolve().parent)
+    shipped = ship_modules(spark, app.path.resolve().parent)
     several = len(pipelines) > 1
     pipeline = app.choose(pipelines)[0].on(parent.orders.get() or None)
     folder = spec.checkpoint_folder(pipeline.name, several=several)
     checkpoint = Checkpoint(folder)
-    if parent.draining.is_set():
-        return
+    if spec.resume:
+        checkpoint.require_found()
     _lock(spark, checkpoint)
     if checkpoint.clear_unfinished():
         parent.say("removed the incomplete files of a first commit that was interrupted")
+    executors = Executors(spark, parent.say, spec.slots)
     if spec.check:
         parent.tell("phase", text="checking the plan")
-        _require_sound(spark, pipeline, spec, str(checkpoint.path), parent)
-    while _run_query(spark, pipeline, spec, checkpoint, parent):
+        executors.needed = _require_sound(spark, pipeline, spec, str(checkpoint.path), parent)
+        executors.prepare()
+        require_python(spark, needed(shipped), parent.say)
+    while _run_query(executors, pipeline, spec, checkpoint, parent):
         parent.say("restarting the query, with all partitions")
+
+
+def _session(spec: RunSpec) -> SparkSession:
+    """Start the session; PySpark would make Ctrl-C cancel its jobs."""
+    handler = signal.getsignal(signal.SIGINT)
+    spark = session(spec.pipeline or "eagre", spec.master, **spec.settings)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
+    return spark
 
 
 def _introduce(app: App, pipelines: list[Pipeline], spec: RunSpec, parent: Parent) -> None:
@@ -99,6 +163,7 @@ def _introduce(app: App, pipelines: list[Pipeline], spec: RunSpec, parent: Paren
     """
     chosen = app.choose(pipelines)
     pipeline = chosen[0].on(spec.brokers)
+    folder = spec.checkpoint_folder(pipeline.name, several=len(pipelines) > 1)
     if not pipeline.needs_brokers:
         for client in {end.client() for end in pipeline.topic_ends}:
             Topics(client).cluster_id()
@@ -107,6 +172,7 @@ def _introduce(app: App, pipelines: list[Pipeline], spec: RunSpec, parent: Paren
         names=[p.name for p in chosen],
         chosen=pipeline.name,
         needs_brokers=pipeline.needs_brokers,
+        has_run=Checkpoint(folder).has_commit,
     )
 
 
@@ -120,7 +186,7 @@ def _stop_spark() -> None:
 
 
 def _run_query(
-    spark: SparkSession,
+    executors: Executors,
     pipeline: Pipeline,
     spec: RunSpec,
     checkpoint: Checkpoint,
@@ -131,30 +197,35 @@ def _run_query(
     Raises:
         EagreError: The topics or the checkpoint are not valid, or the query failed.
     """
+    spark = executors.spark
     for member in gateway.missing_members(spark):
         parent.say(str(member))
+    executors.prepare()
     parent.tell("phase", text="preparing topics and checkpoint")
-    query = Run(spark, resolve(pipeline, spec, checkpoint, parent.say), parent)
+    query = Run(spark, resolve(pipeline, spec, checkpoint, parent.say), parent, executors)
     try:
         return query.until_end(query.start())
-    except EagreError:
-        raise
+    except DrainedBeforeStart:
+        parent.tell_nothing_drained()
+        return False
     except Exception as error:
-        if gateway.jvm_gone(error):
-            raise PipelineFailed(
-                "SPARK_ENDED",
-                f"the JVM of pipeline {pipeline.name!r} exited unexpectedly: it crashed, "
-                "or it was killed (possibly because the machine ran out of memory).",
-            ) from error
-        raise query.failed(error) from error
+        failure = _failure(query, error)
+        ended = query.end()
+        if parent.draining.is_set() or not ended or not executors.may_start_again(failure):
+            if failure.code == LOST:
+                executors.await_silence()  # the next driver does not know of it
+            raise failure from error
+        parent.say(f"{failure.problem} The query starts again in this session.")
+        return True
     finally:
-        _release(query)
+        query.end()
 
 
-def _release(query: Run) -> None:
-    """Wait for the query's tasks, if its JVM is still there."""
-    with contextlib.suppress(Exception):
-        query.release()
+def _failure(query: Run, error: Exception) -> EagreError:
+    """Describe how a query failed."""
+    if isinstance(error, EagreError):
+        return error
+    return _spark_ended(error) or query.failed(error)
 
 
 def _lock(spark: SparkSession, checkpoint: Checkpoint) -> None:
@@ -180,8 +251,11 @@ def _require_sound(
     spec: RunSpec,
     checkpoint: str,
     parent: Parent,
-) -> None:
+) -> int | None:
     """Check the pipeline and report the findings; fail on an error.
+
+    Returns:
+        The task slots that the query needs; None if that is not known.
 
     Raises:
         SettingsError: The check reports at least one error.
@@ -197,10 +271,11 @@ def _require_sound(
     except JvmError as error:
         if error.code != "CHECK_UNAVAILABLE":
             raise
-        return
+        return None
     if report.ok:
-        parent.tell("checked", findings=[finding.as_dict() for finding in report.findings])
-        return
+        slots = sum(report.terms) if report.terms and spec.mode == "real-time" else None
+        parent.tell("checked", findings=[f.as_dict() for f in report.findings], slots=slots)
+        return slots
     first, *more = report.errors
     others = f" ({len(more)} more: {', '.join(f.id for f in more)})" if more else ""
     raise SettingsError(

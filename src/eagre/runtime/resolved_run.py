@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eagre.broker import Topic, Topics
-from eagre.commit import Binding, Checkpoint
+from eagre.commit import Binding, Checkpoint, stream_metadata
 from eagre.config import counted, interval_ms, timestamp_ms
 from eagre.errors import BrokerError, CheckpointError, SettingsError
 
@@ -56,6 +56,11 @@ class ResolvedRun:
         return interval_ms(self.every or "0 ms")
 
     @property
+    def trigger_seconds(self) -> float:
+        """The time between two micro-batches; 0 in real time, where rows flow all the time."""
+        return self.every_ms / 1000 if self.mode == "micro-batch" else 0.0
+
+    @property
     def topic_ids(self) -> dict[str, str]:
         """The ids of the source topics."""
         return {name: id_ for name, (id_, _) in self.sources.items()}
@@ -85,6 +90,7 @@ def resolve(
             checkpoint is broken or belongs to another pipeline, cluster or topic.
     """
     topics = Topics(_one_cluster(pipeline)) if pipeline.kafka_sources else None
+    stream_metadata.require_readable(checkpoint.path)
     checkpoint.adopt()
     batch, committed = checkpoint.committed()
     sources = _ensure_topics(topics, pipeline.kafka_sources, say) if topics else {}
@@ -92,10 +98,12 @@ def resolve(
     outputs = Topics(sink.client()) if sink else None
     if sink and outputs:
         _ensure_topics(outputs, (sink,), say)
-    fresh = checkpoint.binding() is None
+    bound = checkpoint.binding()
+    fresh = bound is None
     begin: Offsets = {}
-    if fresh and topics:
-        for source in pipeline.kafka_sources:
+    known = bound.topics.keys() if bound else set()
+    for source in pipeline.kafka_sources:
+        if topics and known.isdisjoint(source.topics):
             begin |= _begin(topics, source, spec.mode, spec.start)
     binding = Binding(
         pipeline.name,
@@ -116,6 +124,7 @@ def resolve(
             "pipeline"
         )
     binding = checkpoint.bind(binding)
+    start = _with_new_partitions(binding.start, sources)
     return ResolvedRun(
         pipeline=pipeline,
         mode=spec.mode,
@@ -124,8 +133,8 @@ def resolve(
         checkpoint=checkpoint,
         topics=topics,
         outputs=outputs,
-        start=_with_new_partitions(binding.start, sources),
-        position=committed or binding.start,
+        start=start,
+        position={t: committed.get(t, start[t]) for t in sources} if committed else binding.start,
         sources={name: (topic.id, topic.partitions) for name, topic in sources.items()},
         resumed=batch,
     )
@@ -170,6 +179,7 @@ def _ensure_topics(
 
 
 def _create(topics: Topics, endpoint: KafkaTopic, name: str) -> None:
+    topics.require_not_hidden(name)
     if not endpoint.create:
         raise BrokerError(
             "TOPIC_NOT_FOUND",

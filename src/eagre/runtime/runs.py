@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker.registry import born, living, same_process
-from eagre.config import state_dir
+from eagre.config import project_dir, state_dir
 from eagre.errors import PipelineFailed
-from eagre.files import write_atomically
+from eagre.files import alone, make_folder, write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 WRITE_SECONDS = 1
 RETAINED = 30
 """How many epochs, stalls, starts and notes a status retains."""
+FAILURES = 10
+"""How many failures of a pipeline are retained, across runs."""
 
 
 @dataclass
@@ -38,6 +40,8 @@ class PipelineStatus:
         written: The sum of the output's end offsets.
         late: Rows that arrived too late for an operator, since the last start.
         commits: Epochs or batches committed.
+        overdue_seconds: How long the next commit has been overdue; 0 if it is not.
+        overdue_reason: What that commit waits for.
         restarts: How often the pipeline was restarted.
         failure: The reason for the last failure, in a sentence.
         reason: Why the pipeline is stalled or waiting, or the current step of its start.
@@ -48,6 +52,7 @@ class PipelineStatus:
         runs: When each of its runs started, in seconds since 1970.
         stalls: When it stalled: start, end (0 while it lasts) and reason.
         notes: Its last messages, with their times.
+        failures: Its last failures with their times, newest last, also of earlier runs.
     """
 
     name: str
@@ -59,6 +64,8 @@ class PipelineStatus:
     written: int | None = None
     late: int = 0
     commits: int = 0
+    overdue_seconds: float = 0.0
+    overdue_reason: str = ""
     restarts: int = 0
     failure: str = ""
     reason: str = ""
@@ -69,11 +76,24 @@ class PipelineStatus:
     runs: list[float] = field(default_factory=list)
     stalls: list[list[Any]] = field(default_factory=list)
     notes: list[list[Any]] = field(default_factory=list)
+    failures: list[list[Any]] = field(default_factory=list)
+
+    def fail(self, reason: str) -> None:
+        """Record a failure."""
+        self.failure = reason
+        self.add_failures([[time.time(), reason]])
+
+    def add_failures(self, failures: list[list[Any]]) -> None:
+        """Add failures, for example of earlier runs, to those that are retained."""
+        distinct = {(at, reason) for at, reason in [*self.failures, *failures]}
+        self.failures = [[at, reason] for at, reason in sorted(distinct)][-FAILURES:]
 
     def enter(self, phase: str, reason: str = "") -> None:
         """Enter a phase."""
         if phase != self.phase:
             self.since = time.time()
+        if phase not in ("running", "stalled"):
+            self.overdue_seconds, self.overdue_reason = 0.0, ""
         if phase == "stalled":
             self.stalls = [*self.stalls, [self.since, 0, reason]][-RETAINED:]
         elif self.stalls and not self.stalls[-1][1]:
@@ -81,6 +101,13 @@ class PipelineStatus:
         if phase == "running" and self.phase != "stalled":
             self.runs = [*self.runs, self.since][-RETAINED:]
         self.phase, self.reason = phase, reason
+
+    @property
+    def overdue(self) -> str:
+        """A sentence about an overdue commit; empty if none is."""
+        if not self.overdue_seconds:
+            return ""
+        return f"a commit is overdue by {self.overdue_seconds:.0f} s: {self.overdue_reason}"
 
     def update(self, event: dict[str, Any]) -> None:
         """Update the status from an event of the Spark child."""
@@ -100,6 +127,8 @@ class PipelineStatus:
     def _on_status(self, event: dict[str, Any]) -> None:
         self.lag, self.written, self.late = event["lag"], event["written"], event["late"]
         self.commits, self.vitals = event["epochs"], event["vitals"]
+        self.overdue_seconds = event["overdue_seconds"]
+        self.overdue_reason = event["overdue_reason"]
 
     def _on_epoch(self, event: dict[str, Any]) -> None:
         epoch = {key: value for key, value in event.items() if key != "event"}
@@ -169,11 +198,17 @@ class Register:
     def __init__(self, app: str) -> None:
         self.status = RunStatus.of_this_process(app)
         self._written = 0.0
+        self._text = ""
         self._path = _folder() / f"{self.status.pid}.json"
 
     def pipeline(self, name: str) -> PipelineStatus:
         """Return a pipeline's status, which the caller may change."""
         return self.status.pipelines.setdefault(name, PipelineStatus(name))
+
+    def fail(self, name: str, reason: str) -> None:
+        """Record a failure, also for the next run of the pipeline."""
+        self.pipeline(name).fail(reason)
+        self._keep_failures(name)
 
     def rename(self, before: str, name: str) -> None:
         """Rename a pipeline when its real name becomes known."""
@@ -181,18 +216,36 @@ class Register:
             pipeline = self.status.pipelines.pop(before)
             pipeline.name = name
             self.status.pipelines.setdefault(name, pipeline)
+        self._keep_failures(name)
+
+    def _keep_failures(self, name: str) -> None:
+        """Merge the failures of a pipeline with those in its file, where other runs write too."""
+        status, path = self.pipeline(name), _failures_file(name)
+        with contextlib.suppress(OSError):
+            make_folder(path.parent, private=True)
+            with alone(path):
+                status.add_failures(_read_failures(path))
+                write_atomically(path, json.dumps(status.failures), private=True)
 
     def write(self, *, now: bool = False) -> None:
         """Write the file unless it was just written; a failure does not stop the run."""
         if not now and time.monotonic() - self._written < WRITE_SECONDS:
             return
         self._written = time.monotonic()
+        self.status.born = born(self.status.pid) or self.status.born  # the clock may have been set
+        self._text = json.dumps(self.status.as_dict())
         with contextlib.suppress(OSError):
-            write_atomically(self._path, json.dumps(self.status.as_dict()))
+            write_atomically(self._path, self._text, private=True)
+
+    def last_written(self) -> list[RunStatus]:
+        """Return the status as it was last written, also if the file could not be."""
+        return [_parse(self._text)] if self._text else []
 
     def close(self) -> None:
         """Remove the file: the run is over."""
-        self._path.unlink(missing_ok=True)
+        self._text = ""
+        with contextlib.suppress(OSError):
+            self._path.unlink()
 
 
 def running() -> list[RunStatus]:
@@ -222,22 +275,39 @@ def find(name: str) -> RunStatus:
 
 
 def end(run: RunStatus, *, at_once: bool) -> None:
-    """Drain a run, or kill it immediately."""
-    os.kill(run.pid, signal.SIGTERM)
-    if at_once:
-        time.sleep(0.2)
-        os.kill(run.pid, signal.SIGTERM)
+    """Drain a run, or kill it immediately.
+
+    A second signal of the same kind could arrive together with the first, and would be lost.
+    """
+    for sign in (signal.SIGTERM, signal.SIGINT) if at_once else (signal.SIGTERM,):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(run.pid, sign)
 
 
 def _read(path: Path) -> RunStatus | None:
     try:
-        entries = json.loads(path.read_text())
-        entries["pipelines"] = {
-            name: PipelineStatus(**status) for name, status in entries["pipelines"].items()
-        }
-        return RunStatus(**entries)
+        return _parse(path.read_text())
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def _parse(text: str) -> RunStatus:
+    entries = json.loads(text)
+    pipelines = {name: PipelineStatus(**status) for name, status in entries["pipelines"].items()}
+    return RunStatus(**{**entries, "pipelines": pipelines})
+
+
+def _failures_file(name: str) -> Path:
+    return project_dir() / "logs" / f"{name}.failures.json"
+
+
+def _read_failures(path: Path) -> list[list[Any]]:
+    """Read the failures of a pipeline's earlier runs in this project."""
+    try:
+        entries = json.loads(path.read_text())
+        return [[float(at), str(reason)] for at, reason in entries][-FAILURES:]
+    except (OSError, ValueError, TypeError):
+        return []
 
 
 def _folder() -> Path:

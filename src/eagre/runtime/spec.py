@@ -23,13 +23,15 @@ class RunSpec:
         app: The app file.
         pipeline: The pipeline's name; None for the first in the file.
         mode: Real time, micro-batch or available-now.
-        every: The epoch in real time, the trigger in micro-batch.
+        every: The commit interval in real time, the trigger in micro-batch.
         brokers: The cluster; None if each topic names its own.
         master: Spark's master; None for a local one.
         checkpoint: The folder from the command line; None for the project's default.
         start: Where a fresh checkpoint begins: earliest, latest or a time.
         settings: Additional Spark settings.
         check: Whether to run the check, and not start on an error.
+        resume: Whether to refuse a start without a checkpoint.
+        slots: The task slots that the query needs, if an earlier check has counted them.
     """
 
     app: str
@@ -42,6 +44,8 @@ class RunSpec:
     start: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     check: bool = True
+    resume: bool = False
+    slots: int | None = None
 
     def __post_init__(self) -> None:
         trigger(self.mode, self.every)
@@ -51,6 +55,12 @@ class RunSpec:
         if self.checkpoint is None:
             return project_dir() / "checkpoints" / pipeline
         return Path(self.checkpoint) / pipeline if several else Path(self.checkpoint)
+
+    def checkpoint_candidates(self) -> list[Path]:
+        """Return the folders that the first pipeline may use, as long as its name is not known."""
+        base = Path(self.checkpoint) if self.checkpoint else project_dir() / "checkpoints"
+        below = [base / self.pipeline] if self.pipeline else sorted(base.glob("*"))
+        return [base, *below] if self.checkpoint else below
 
     def load(self) -> App:
         """Return the app of this run."""

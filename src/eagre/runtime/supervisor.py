@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import signal
-import subprocess
-import sys
-import threading
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from queue import Empty, Queue
-from typing import IO, TYPE_CHECKING, Any
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
-from eagre.broker.registry import born
-from eagre.config import project_dir
+from eagre.commit import Checkpoint
 from eagre.errors import PipelineFailed
 from eagre.runtime.runs import Register
-from eagre.waiting import wait_until
+from eagre.runtime.spark_child import END_SECONDS, Event, SparkChild, reap_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from eagre.runtime.runs import RunStatus
     from eagre.runtime.spec import RunSpec
 
-Event = dict[str, Any]
-END_SECONDS = 20
 LISTEN_SECONDS = 0.5
+REAP_SECONDS = 5.0
+EXIT_SECONDS = {"failed": 5.0, "ended": END_SECONDS}
+"""How long a child may take to exit after its last event; one that has ended stops Spark first."""
 RESTARTS = 10
 LONGEST_WAIT_SECONDS = 30.0
+
+SPARK_ENDED = "SPARK_ENDED"
+"""The code of a failure that says nothing about the pipeline: its process or JVM died, or could not
+be started."""
 
 NON_RETRYABLE = frozenset(
     {
@@ -39,92 +39,18 @@ NON_RETRYABLE = frozenset(
         "RETENTION_OVERTOOK",
         "CHECKPOINT_IN_USE",
         "CHECKPOINT_BROKEN",
+        "CHECKPOINT_NEWER",
+        "CHECKPOINT_LOST",
         "CHECKPOINT_OTHER_TOPIC",
         "CHECKPOINT_OTHER_CLUSTER",
         "STATE_BROKEN",
         "DELIVERY_LOG_BROKEN",
+        "QUARANTINE_BROKEN",
         "OUTPUT_EXPIRED",
         "KEY_NOT_ALIGNED",
     }
 )
 """Permanent failures: a restart would fail in the same way."""
-
-
-class SparkChild:
-    """One Spark process group: starts it, reads its events, drains it, and cleans up after it."""
-
-    def __init__(
-        self,
-        spec: RunSpec,
-        name: str,
-        on_event: Callable[[SparkChild, Event], None],
-        logs: Path | None = None,
-    ) -> None:
-        self.spec = spec
-        self.name = name
-        self.log = _log_file(logs or project_dir() / "logs", name)
-        reader, writer = os.pipe()
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "eagre.runtime.child", str(writer)],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=[writer],
-                start_new_session=True,
-            )
-        os.close(writer)
-        self.tell(spec.to_json())
-        events = os.fdopen(reader)
-        self._gone = False
-        self._reader = threading.Thread(target=self._read, args=(events, on_event), daemon=True)
-        self._reader.start()
-
-    def tell(self, line: str) -> None:
-        """Send a command; does nothing if the child has exited."""
-        stdin: IO[bytes] | None = self._process.stdin
-        if stdin:
-            with contextlib.suppress(BrokenPipeError):
-                stdin.write(line.encode() + b"\n")
-                stdin.flush()
-
-    def drain(self) -> None:
-        """Request the child to commit and then exit."""
-        self.tell("drain")
-
-    def kill(self) -> None:
-        """Kill the whole process group."""
-        self._group_gone()
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until the child and all processes it started have exited."""
-        code = self._process.wait(timeout)
-        with contextlib.suppress(TimeoutError):
-            wait_until(self._group_gone, END_SECONDS, "")
-        if self._process.stdin:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
-        self._reader.join(END_SECONDS)
-        return code
-
-    def _group_gone(self) -> bool:
-        """Kill the remaining processes of the group; return whether none is left.
-
-        Zombies do not count: if the init process of a container reaps none, they stay forever.
-        """
-        try:
-            if not self._gone:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._gone = not _is_alive(self._process.pid)
-        except ProcessLookupError:
-            self._gone = True
-        return self._gone
-
-    def _read(self, events: IO[str], on_event: Callable[[SparkChild, Event], None]) -> None:
-        with events:
-            for line in events:
-                on_event(self, json.loads(line))
-        on_event(self, {"event": "gone"})
 
 
 @dataclass
@@ -134,24 +60,30 @@ class Attempts:
     Attributes:
         child: The current child, or the last one.
         last: The child's last event.
-        ran: Whether the query has run since the parent started.
-        commits: The number of its commits.
-        failed: Failures in a row, without a commit between them.
+        running: Whether the query of the current child has started.
+        ran: Whether the query of any child has started.
+        has_run: Whether its checkpoint had a commit at the start; None if no child said.
+        failed: Failures in a row, each without a commit since its start.
         restarts: How often the pipeline was restarted, in total.
         failure: The failure of the last child.
         due: When the next child starts; None if none is planned.
+        exits_by: When a child that has reported its end is killed, if it has not exited.
         over: Whether the pipeline has ended and will not be restarted.
+        slots: The task slots that its query needs, if its check has counted them.
     """
 
     child: SparkChild
     last: Event = field(default_factory=lambda: {"event": "nothing"})
+    running: bool = False
     ran: bool = False
-    commits: int = 0
+    has_run: bool | None = None
     failed: int = 0
     restarts: int = 0
     failure: PipelineFailed | None = None
     due: float | None = None
+    exits_by: float | None = None
     over: bool = False
+    slots: int | None = None
 
 
 class Supervisor:
@@ -161,9 +93,8 @@ class Supervisor:
         spec: What to run.
         brokers: Returns the cluster for pipelines that name none, and starts one if necessary.
         on_event: Receives each event with the pipeline's name.
-        restarts: How many consecutive failures, without a commit between them, are tolerated; a
-            backfill tolerates none.
-        page: The address of the run's dashboard, for the register.
+        restarts: How many failures in a row are tolerated, each without a commit since its start;
+            a backfill tolerates none.
     """
 
     def __init__(
@@ -173,26 +104,38 @@ class Supervisor:
         on_event: Callable[[str, Event], None],
         *,
         restarts: int = RESTARTS,
-        page: str = "",
     ) -> None:
         self._spec = spec
         self._brokers = brokers
         self._on_event = on_event
         self._restarts = 0 if spec.mode == "available-now" else restarts
-        self._events: Queue[tuple[SparkChild, Event]] = Queue()
+        self._events: SimpleQueue[tuple[SparkChild, Event] | None] = SimpleQueue()
         self._pipelines: list[Attempts] = []
         self._stopping = 0
-        self._running = False
+        self._stopped = 0
+        self._cut_off = False
+        self._interrupt = KeyboardInterrupt
+        self._starting_broker = False
+        self._reap_at = 0.0
         self._failure: PipelineFailed | None = None
         self._register = Register(spec.app)
-        self._register.status.page = page
 
-    def run(self) -> None:
+    def shown(self) -> list[RunStatus]:
+        """Return the status of the run for a dashboard, from any thread."""
+        return self._register.last_written()
+
+    def run(self, page: str = "") -> None:
         """Run until every pipeline has ended.
 
+        Args:
+            page: The address of the run's dashboard, for the register.
+
         Raises:
-            PipelineFailed: A pipeline failed permanently; the others were drained.
+            PipelineFailed: A pipeline failed permanently, or was restarting after a failure when
+                the run was stopped; the others were drained.
+            KeyboardInterrupt: The run was stopped before any query had started.
         """
+        self._register.status.page = page
         try:
             self._add(self._spec, self._spec.pipeline or Path(self._spec.app).stem)
             while not all(pipeline.over for pipeline in self._pipelines):
@@ -202,26 +145,53 @@ class Supervisor:
                 pipeline.child.kill()
                 pipeline.child.wait()
             self._register.close()
-        if self._failure or self._stopping > 1:
+        if self._failure or self._cut_off:
             raise self._failure or PipelineFailed(
                 "ENDED_AT_ONCE",
                 "the run was stopped without draining; the next start processes the records since "
                 "the last commit again.",
             )
+        if self._stopping and not any(pipeline.ran for pipeline in self._pipelines):
+            raise self._interrupt
 
-    def stop(self) -> None:
+    def stop(self, interrupt: type[KeyboardInterrupt] = KeyboardInterrupt) -> None:
         """Drain at the first call, kill at the second. Safe to call from a signal handler.
 
-        Raises:
-            KeyboardInterrupt: No query is running yet, so there is nothing to drain.
+        Args:
+            interrupt: What ``run`` raises if no query has started yet.
         """
         self._stopping += 1
-        if not self._running:
-            raise KeyboardInterrupt
-        for pipeline in list(self._pipelines):
-            if self._stopping == 1:
+        self._interrupt = interrupt
+        self._events.put(None)
+        if self._starting_broker:
+            self._starting_broker = False
+            raise interrupt
+
+    def _reap(self) -> None:
+        """As process 1, reap the processes that have lost their parent."""
+        if is_process_1() and time.monotonic() >= self._reap_at:
+            self._reap_at = time.monotonic() + REAP_SECONDS
+            reap_orphans()
+
+    def _obey(self) -> None:
+        """Drain or kill the children, as often as ``stop`` was called since."""
+        if self._stopped == min(self._stopping, 2):
+            return
+        self._stopped = min(self._stopping, 2)
+        for pipeline in self._pipelines:
+            if self._stopped == 1:
                 pipeline.child.drain()
             else:
+                self._cut_off |= not pipeline.over and pipeline.last["event"] != "ended"
+                pipeline.child.kill()
+
+    def _end_overdue(self) -> None:
+        """Kill the children that have reported their end but do not exit.
+
+        A thread of the app can keep a Python process from exiting.
+        """
+        for pipeline in self._pipelines:
+            if pipeline.exits_by and time.monotonic() > pipeline.exits_by:
                 pipeline.child.kill()
 
     def _add(self, spec: RunSpec, name: str) -> None:
@@ -230,22 +200,41 @@ class Supervisor:
         self._register.write(now=True)
 
     def _child(self, spec: RunSpec, name: str) -> SparkChild:
-        return SparkChild(spec, name, lambda child, event: self._events.put((child, event)))
+        """Start a child.
+
+        Raises:
+            PipelineFailed: The machine lacks what a process needs.
+        """
+        try:
+            return SparkChild(spec, name, lambda child, event: self._events.put((child, event)))
+        except OSError as error:
+            raise PipelineFailed(
+                SPARK_ENDED,
+                f"the Spark process of pipeline {name!r} cannot be started: {error}.",
+                hint="free the disk space, memory, processes or files that it needs.",
+            ) from error
 
     def _step(self) -> None:
-        """Handle one event, and start the restarts that are due."""
-        due = [pipeline for pipeline in self._pipelines if pipeline.due is not None]
-        for pipeline in due:
+        """Stop if requested, start the restarts that are due, and handle one event."""
+        self._obey()
+        self._end_overdue()
+        self._reap()
+        for pipeline in self._pipelines:
+            if pipeline.due is None:
+                continue
             if self._stopping or self._failure:
-                pipeline.due, pipeline.over = None, True
-                self._failure = self._failure or pipeline.failure
-            elif time.monotonic() >= (pipeline.due or 0):
+                self._give_up(pipeline, pipeline.failure)
+            elif time.monotonic() >= pipeline.due:
                 self._restart(pipeline)
         with contextlib.suppress(Empty):
-            self._handle(*self._events.get(timeout=LISTEN_SECONDS))
+            reported = self._events.get(timeout=LISTEN_SECONDS)
+            if reported:
+                self._handle(*reported)
 
     def _handle(self, child: SparkChild, event: Event) -> None:
-        pipeline = next(attempts for attempts in self._pipelines if attempts.child is child)
+        pipeline = next((each for each in self._pipelines if each.child is child), None)
+        if pipeline is None:  # a process that left its session still holds the pipe
+            return
         kind = event["event"]
         if kind == "gone":
             self._ended(pipeline)
@@ -253,10 +242,16 @@ class Supervisor:
         pipeline.last = event
         if kind == "pipelines":
             self._configure(pipeline, event)
+        elif kind == "checked":
+            pipeline.slots = event["slots"]
         elif kind == "running":
-            self._running = pipeline.ran = True
-        elif kind == "status" and event["epochs"] > pipeline.commits:
-            pipeline.commits, pipeline.failed = event["epochs"], 0
+            pipeline.running = pipeline.ran = True
+        elif kind == "epoch":
+            pipeline.failed = 0
+        elif kind in ("stalled", "flows") and not pipeline.running:
+            return  # a slow start is still a start
+        elif kind in ("failed", "ended"):
+            pipeline.exits_by = time.monotonic() + EXIT_SECONDS[kind]
         self._record(child.name, event)
         if kind != "failed":
             self._on_event(child.name, event)
@@ -264,37 +259,70 @@ class Supervisor:
     def _configure(self, pipeline: Attempts, event: Event) -> None:
         """Send a child its cluster, and start a child for each further pipeline of the file."""
         child = pipeline.child
+        pipeline.has_run = event["has_run"]
         self._register.rename(child.name, event["chosen"])
         child.name = event["chosen"]
-        needed = self._brokers() if event["needs_brokers"] else ""
+        needed = self._cluster() if event["needs_brokers"] else ""
         child.tell(self._spec.brokers or needed)
-        if child.spec.pipeline is None:
+        if child.spec.pipeline is None and not self._stopping:
             for name in event["names"][1:]:
                 self._add(self._spec.of(name), name)
+
+    def _cluster(self) -> str:
+        """Return the address of the cluster; ``stop`` interrupts the start of a broker."""
+        try:
+            self._starting_broker = True
+            return "" if self._stopping else self._brokers()
+        except KeyboardInterrupt:
+            if not self._stopping:
+                raise
+            return ""
+        finally:
+            self._starting_broker = False
 
     def _ended(self, pipeline: Attempts) -> None:
         """Handle the exit of a child: the pipeline has ended, is restarted, or has failed."""
         failure = self._failure_of(pipeline)
-        if failure is None:
-            pipeline.over = True
-            self._register.pipeline(pipeline.child.name).enter("ended")
+        pipeline.exits_by = None
+        if failure:
+            self._fail(pipeline, failure)
             return
-        self._register.pipeline(pipeline.child.name).failure = f"{failure.code}: {failure.problem}"
+        pipeline.over = True
+        self._register.pipeline(pipeline.child.name).enter("ended")
+
+    def _fail(self, pipeline: Attempts, failure: PipelineFailed) -> None:
+        """Plan a restart after a failure, or give the pipeline up."""
+        self._register.fail(pipeline.child.name, f"{failure.code}: {failure.problem}")
         pipeline.failed += 1
         pipeline.failure = failure
-        retryable = (
-            pipeline.ran and failure.code not in NON_RETRYABLE and pipeline.failed <= self._restarts
-        )
-        if retryable and not self._stopping and not self._failure:
-            wait = (
-                min(LONGEST_WAIT_SECONDS, 2.0 ** (pipeline.failed - 2))
-                if pipeline.failed > 1
-                else 0.0
-            )
+        if self._may_retry(pipeline, failure) and not self._stopping and not self._failure:
+            backoff = min(LONGEST_WAIT_SECONDS, 2.0 ** (pipeline.failed - 2))
+            wait = backoff if pipeline.failed > 1 else 0.0
             pipeline.due = time.monotonic() + wait
             self._report_restart(pipeline, failure, wait)
             return
-        pipeline.over = True
+        self._give_up(pipeline, failure)
+
+    def _may_retry(self, pipeline: Attempts, failure: PipelineFailed) -> bool:
+        """Return whether to restart a pipeline after a failure.
+
+        Before the first run of this parent, only a JVM that died is worth a restart, and only if
+        an earlier run has shown that the pipeline works; mistakes in the file or the settings stay.
+        """
+        if pipeline.failed > self._restarts or failure.code in NON_RETRYABLE:
+            return False
+        return pipeline.ran or (failure.code == SPARK_ENDED and self._has_run(pipeline))
+
+    def _has_run(self, pipeline: Attempts) -> bool:
+        """Return whether a pipeline has committed in an earlier run."""
+        if pipeline.has_run is not None:
+            return pipeline.has_run
+        folders = pipeline.child.spec.checkpoint_candidates()
+        return any(Checkpoint(folder).has_commit for folder in folders)
+
+    def _give_up(self, pipeline: Attempts, failure: PipelineFailed | None) -> None:
+        """End a pipeline that has failed, and drain the others."""
+        pipeline.due, pipeline.over = None, True
         self._failure = self._failure or failure
         self._register.pipeline(pipeline.child.name).enter("failed")
         others = [other for other in self._pipelines if not other.over]
@@ -315,29 +343,44 @@ class Supervisor:
         self._on_event(pipeline.child.name, event)
 
     def _restart(self, pipeline: Attempts) -> None:
-        """Restart a pipeline, without the check: the pipeline has already run."""
-        pipeline.due, pipeline.last = None, {"event": "nothing"}
+        """Restart a pipeline, without the check if its query has already run."""
+        pipeline.due, pipeline.last, pipeline.running = None, {"event": "nothing"}, False
         pipeline.restarts += 1
         pipeline.child.wait()
-        checked = replace(self._spec.of(pipeline.child.name), check=False)
-        pipeline.child = self._child(checked, pipeline.child.name)
+        spec = pipeline.child.spec
+        if pipeline.has_run is not None:
+            spec = spec.of(pipeline.child.name)
+        check = spec.check and not pipeline.ran
+        spec = replace(spec, check=check, slots=pipeline.slots)
+        try:
+            pipeline.child = self._child(spec, pipeline.child.name)
+        except PipelineFailed as failure:
+            self._fail(pipeline, failure)
+            return
         status = self._register.pipeline(pipeline.child.name)
         status.restarts = pipeline.restarts
         status.enter("starting")
 
     def _failure_of(self, pipeline: Attempts) -> PipelineFailed | None:
-        """Describe how a child failed; None if it ended normally or was stopped."""
-        code = pipeline.child.wait(END_SECONDS)
-        if pipeline.last["event"] == "ended" or self._stopping > 1:
+        """Describe how a child failed; None if it ended normally or was stopped.
+
+        A child that is stopped before its query starts leaves things as the failure before it did.
+        """
+        code = pipeline.child.wait()
+        if self._stopping > 1:
             return None
         if pipeline.last["event"] == "failed":
             return _failed(pipeline.last, pipeline.child)
+        if self._stopping and not pipeline.running:
+            return pipeline.failure
+        if pipeline.last["event"] == "ended":
+            return None
         problem = (
             f"the Spark process of pipeline {pipeline.child.name!r} exited unexpectedly "
             f"(exit code {code})."
         )
         hint = f"see {pipeline.child.log}."
-        return _failed({"code": "SPARK_ENDED", "problem": problem, "hint": hint}, pipeline.child)
+        return _failed({"code": SPARK_ENDED, "problem": problem, "hint": hint}, pipeline.child)
 
     def _record(self, name: str, event: Event) -> None:
         """Record an event for ``eagre status``."""
@@ -345,24 +388,10 @@ class Supervisor:
         self._register.write(now=event["event"] not in ("status", "epoch"))
 
 
-def _is_alive(group: int) -> bool:
-    """Return whether a process group has a process that is not a zombie."""
-    import psutil
-
-    for pid in psutil.pids():
-        with contextlib.suppress(ProcessLookupError):
-            if os.getpgid(pid) == group and born(pid) is not None:
-                return True
-    return False
+def is_process_1() -> bool:
+    """Return whether this is the first process of a container, which inherits all orphans."""
+    return os.getpid() == 1
 
 
 def _failed(event: Event, child: SparkChild) -> PipelineFailed:
     return PipelineFailed(event["code"], event["problem"], event["hint"], {"log": str(child.log)})
-
-
-def _log_file(folder: Path, name: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.log"
-    if path.exists():
-        path.replace(path.with_suffix(".previous.log"))
-    return path

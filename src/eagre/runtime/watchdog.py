@@ -30,6 +30,9 @@ class Watchdog:
         topics: The sources' cluster; None if no source is a topic.
         ids: The id and the number of partitions of each source topic at the start of the run.
         tell: Receives the events ``stalled`` with a reason, ``flows``, and notes.
+        trigger_seconds: The trigger of micro-batches, between which nothing is read or written.
+        reader_seconds: How long a partition may have no reader while others have one: tasks do
+            not begin at the same time, on a cluster even less than in one process.
         grown: Whether a source has gained partitions since the start.
     """
 
@@ -37,13 +40,15 @@ class Watchdog:
     ids: Mapping[str, tuple[str, int]]
     tell: Callable[..., None]
     clock: Callable[[], float] = time.monotonic
+    trigger_seconds: float = 0.0
+    reader_seconds: float = CHECK_SECONDS
     grown: bool = field(default=False, init=False)
     _checked: float = field(default=0.0, init=False)
     _last_progress: float | None = field(default=None, init=False)
     _seen: tuple[int | None, int] = field(default=(None, 0), init=False)
     _stalled: float | None = field(default=None, init=False)
     _reported: set[str] = field(default_factory=set, init=False)
-    _missing: set[tuple[str, int]] = field(default_factory=set, init=False)
+    _missing: dict[tuple[str, int], float] = field(default_factory=dict, init=False)
 
     def observe(
         self,
@@ -80,11 +85,12 @@ class Watchdog:
                 self.tell("flows")
             self._last_progress, self._seen = now, (written, consumed)
             return
-        if now - self._last_progress < STALL_SECONDS:
+        if now - self._last_progress < STALL_SECONDS + self.trigger_seconds:
             return
         if self._stalled is None:
             self._stalled = now
-            waiting = f"lag is {counted(lag, 'record')} and no result for {STALL_SECONDS} s"
+            quiet = f"{STALL_SECONDS + self.trigger_seconds:g} s"
+            waiting = f"lag is {counted(lag, 'record')} and no result for {quiet}"
             address = self.topics.brokers if self.topics else "the sink's address"
             no_brokers = f"no Kafka broker answers at {address}"
             self.tell("stalled", reason=no_brokers if unreachable else waiting)
@@ -99,10 +105,17 @@ class Watchdog:
             return
         try:
             described = self.topics.describe(self.ids)
+            hidden = self.topics.hidden(name for name in self.ids if name not in described)
             ends, begins = self.topics.ends(described), self.topics.begins(described)
         except BrokerError:
             return
         for name, (id_, partitions) in self.ids.items():
+            if name in hidden:
+                self._once(
+                    f"topic {name!r} is hidden from this client: an ACL no longer allows its user "
+                    "to describe it"
+                )
+                continue
             if name not in described:
                 raise self._replaced(name, "deleted")
             if described[name].id != id_:
@@ -128,13 +141,15 @@ class Watchdog:
             now |= {
                 (name, p)
                 for p in range(partitions)
-                if (name, p) not in lags and ends[name].get(p, 0) > 0
+                if (name, p) not in lags and ends.get(name, {}).get(p, 0) > 0
             }
-        for name, p in sorted(now & self._missing):
-            self._once(
-                f"no task reads {name}/{p}: the run has too few task slots, see `eagre size`"
-            )
-        self._missing = now
+        at = self.clock()
+        self._missing = {partition: self._missing.get(partition, at) for partition in now}
+        for (name, p), since in sorted(self._missing.items()):
+            if at - since >= self.reader_seconds:
+                self._once(
+                    f"no task reads {name}/{p}: the run has too few task slots, see `eagre size`"
+                )
 
     def _check_retention(
         self, begins: Offsets, ends: Offsets, lags: Mapping[tuple[str, int], int]

@@ -196,7 +196,7 @@ class Harness:
             wait_until(
                 lambda: _settled(query, ends),
                 TIMEOUT_SECONDS,
-                f"the query did not work off all rows within {TIMEOUT_SECONDS} s",
+                f"the query did not process all rows within {TIMEOUT_SECONDS} s",
             )
         elif mode == "available-now":
             wait_until(

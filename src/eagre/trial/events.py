@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eagre.config import counted
 from eagre.connectors.kafka import PROVENANCE_HEADER
 from eagre.errors import TrialError
-from eagre.trial.judge import MARK, Marked, answers
+from eagre.trial.judge import SENT_FIELD, EventJudge, answers
+from eagre.trial.producer import PRODUCER, encode, unsent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,13 +88,15 @@ class EventsFile:
 
     def judge(self, what: Measurement) -> Judge:
         """Judge by the events that must have a result."""
-        return Marked(what, self.expected(what.load, what.from_us, what.until_us))
+        return EventJudge(what, self.expected(what.load, what.from_us, what.until_us))
 
     def evidence(self, record: Any) -> bytes:  # noqa: ANN401  (a record of Kafka's client)
         """Return the value of a result, or its provenance if the value has no ``sent_us``."""
         value: bytes = record.value() or b""
         return (
-            value if MARK in value else dict(record.headers() or ()).get(PROVENANCE_HEADER) or value
+            value
+            if SENT_FIELD in value
+            else dict(record.headers() or ()).get(PROVENANCE_HEADER) or value
         )
 
     def glance_us(self, what: Measurement, evidence: bytes) -> int | None:
@@ -109,7 +112,6 @@ class EventsFile:
         from confluent_kafka import Producer
 
         from eagre.broker import Topics
-        from eagre.trial.load import PRODUCER, encode, unsent
 
         rows = self._run().get("tables", lambda _: ())(Random(seed))  # noqa: S311
         producer: Any = Producer({**PRODUCER, "linger.ms": 5, "bootstrap.servers": brokers})
@@ -122,7 +124,7 @@ class EventsFile:
         if left := unsent(producer):
             raise TrialError(
                 "TABLES_NOT_SENT",
-                f"{brokers} did not take {counted(left, 'row')} of the tables in time.",
+                f"{brokers} did not accept {counted(left, 'row')} of the tables in time.",
                 hint="try again when the machine is less busy.",
             )
 
@@ -144,7 +146,7 @@ def resolve(reference: str) -> Events:
     except (AttributeError, ImportError, ValueError) as error:
         raise TrialError(
             "EVENTS_UNKNOWN",
-            f"{reference!r} names no events: {error}",
+            f"{reference!r} cannot be loaded as events: {error}",
             hint="name a Python file with events(random), or an object as package.module:NAME.",
         ) from error
     return events

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from eagre.trial.meter import Measurement
 
 SECOND_US = 1_000_000
-ORIGIN_PARTS = 3
-MARK = b'"sent_us":'
+PROVENANCE_PARTS = 3
+SENT_FIELD = b'"sent_us":'
 MICROSECOND_DIGITS = 16
 
 
@@ -39,7 +39,7 @@ class LinkJudge(Judge, Protocol):
         """Return milliseconds by part, given when each event was appended to the source."""
 
 
-class Marked:
+class EventJudge:
     """Judges results by their event; an event is complete when its last result has arrived.
 
     An event may have several results, as in a leaderboard, or none.
@@ -82,9 +82,9 @@ class Marked:
 
 def answers(what: Measurement, evidence: bytes) -> int | None:
     """Return when the event of a result was due: by its ``sent_us``, or by its provenance."""
-    if MARK in evidence:
+    if SENT_FIELD in evidence:
         return sent_us(evidence)
-    place = origin(evidence)
+    place = provenance(evidence)
     if what.source_begin is None or place is None or place[:2] != (what.load.topic, 0):
         return None
     return what.load.due_us(place[2] - what.source_begin)
@@ -100,19 +100,19 @@ def sent_us(value: bytes) -> int:
     >>> sent_us(b'{"device":"d1","sent_us":null,"verdict":"silent"}')
     0
     """
-    begin = value.index(MARK) + len(MARK)
+    begin = value.index(SENT_FIELD) + len(SENT_FIELD)
     digits = value[begin : begin + MICROSECOND_DIGITS]
     return 0 if digits.startswith(b"null") else int(digits)
 
 
-def origin(text: bytes) -> tuple[str, int, int] | None:
+def provenance(text: bytes) -> tuple[str, int, int] | None:
     """Parse the provenance header of a result: topic, partition, offset.
 
-    >>> origin(b"plays/0/1234 1731650000123")
+    >>> provenance(b"plays/0/1234 1731650000123")
     ('plays', 0, 1234)
-    >>> origin(b'{"card":"c1"}')
+    >>> provenance(b'{"card":"c1"}')
     """
-    parts = text.partition(b" ")[0].rsplit(b"/", ORIGIN_PARTS - 1)
-    if len(parts) != ORIGIN_PARTS or not parts[1].isdigit() or not parts[2].isdigit():
+    parts = text.partition(b" ")[0].rsplit(b"/", PROVENANCE_PARTS - 1)
+    if len(parts) != PROVENANCE_PARTS or not parts[1].isdigit() or not parts[2].isdigit():
         return None
     return parts[0].decode(), int(parts[1]), int(parts[2])

@@ -6,7 +6,6 @@ continue, and the latencies include the stall.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import math
@@ -21,28 +20,18 @@ from typing import TYPE_CHECKING, Any
 from eagre.errors import TrialError
 from eagre.latency import Histogram
 from eagre.trial.events import resolve
-from eagre.waiting import wait_until
+from eagre.trial.producer import PRODUCER, encode, unsent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eagre.trial.events import Events, Record
 
-PRODUCER = {
-    "linger.ms": 0,
-    "acks": 1,
-    "partitioner": "murmur2_random",
-    "socket.nagle.disable": True,
-    "delivery.report.only.error": True,
-    "log_level": 0,
-}
-"""As in the published benchmark: no lingering, one acknowledgement, Java's partitioner."""
 POISON = (b"{", b"\xff\xfe\x00", b"", b'{"id": NaN}', b"[" * 3000, b"9" * 400, b'"text"')
 """Bad records, each of which becomes a dead letter."""
 PROBE_RATE = 1_000_000
 PROBES = 1_000
 """The number of events of seed 0 that probe repeatedly, before the load, until a system answers."""
-FLUSH_SECONDS = 10
 LATE_MS = 20.0
 """If the generator is later than this at p99, its figures are invalid."""
 
@@ -191,21 +180,9 @@ class Probe:
                 return record
         raise TrialError(
             "EVENTS_EMPTY",
-            f"{self._load.events} gives no events.",
+            f"{self._load.events} yields no events.",
             hint="its events(random) must yield pairs of a key and an event.",
         )
-
-
-def unsent(producer: Any) -> int:  # noqa: ANN401  (librdkafka's client has no types)
-    """Wait until all records are sent; return how many are not."""
-    with contextlib.suppress(TimeoutError):
-        wait_until(lambda: not producer.flush(1), FLUSH_SECONDS, "")
-    return len(producer)
-
-
-def encode(event: dict[str, Any]) -> str:
-    """Encode an event for the topic."""
-    return json.dumps(event, separators=(",", ":"))
 
 
 def steady_us() -> int:

@@ -33,10 +33,11 @@ PREPARE_US = 25
 """How far ahead the first record is due: the generator must start and create all records."""
 GRACE_SECONDS = 15.0
 LONGEST_WARMUP, RAMP_SHARE, WARMUP_SEED, LEAD_IN_SECONDS = 2.5, 1.0, 2, 1.0
-"""A warm-up that settles: its longest and the growing part of it, in times of the shortest; its
-events are others; after it, the first second of the measured load does not count."""
+"""A warm-up that settles: its longest duration and its ramp, as multiples of its shortest duration;
+the seed of its events; and the seconds at the start of the measured load that do not count."""
 STEADY_SECONDS, STEADY_RATIO, STEADY_MS, BACKLOG_MS = 4, 1.5, 30.0, 1_000.0
-"""Medians of so many seconds differ by at most this, or all are below; none shows a backlog."""
+"""The latency is steady if the medians of so many seconds differ by at most this ratio, or are all
+below so many milliseconds. A median above the last number means a backlog."""
 
 Figures = dict[str, Any]
 
@@ -82,25 +83,27 @@ class Trial:
             TrialError: The system did not answer, or ended under load.
         """
         began = time.monotonic()
-        with Life(start) as life:
-            self._await_first_result(brokers, life)
+        with RestartableSystem(start) as system:
+            self._await_first_result(brokers, system)
             started = time.monotonic() - began
-            warmed = self._warm_up(brokers, life, on_second) if self.settling else {}
+            warmed = self._warm_up(brokers, system, on_second) if self.settling else {}
             what = self.measurement(brokers)
             with _measured(what) as (measuring, loading):
-                with self._killing(life, what):
-                    total = _follow(measuring, life, what, on_second)
+                with self._killing(system, what):
+                    total = _follow(measuring, system, what, on_second)
                 sent = _last_line(loading)
         return {
             **total,
             **sent,
-            **life.costs(total["records"]),
+            **system.costs(total["records"]),
             **warmed,
             "start_s": round(started, 1),
             "from_us": what.from_us,
         }
 
-    def _warm_up(self, brokers: str, life: Life, on_second: Callable[[Figures], None]) -> Figures:
+    def _warm_up(
+        self, brokers: str, system: RestartableSystem, on_second: Callable[[Figures], None]
+    ) -> Figures:
         """Load the system until it keeps up; return how long that took, and whether it does."""
         longest = self.warmup * LONGEST_WARMUP
         warming = replace(self, seconds=longest, warmup=0.0)
@@ -111,21 +114,21 @@ class Trial:
                 second = json.loads(line).get("second")
                 if second is None:
                     break
-                life.require_alive()
+                system.require_alive()
                 seconds.append(second)
                 on_second({**second, "warming": True})
                 if len(seconds) >= self.warmup * RAMP_SHARE and settled(seconds):
                     break
         return {"warmup_s": len(seconds), "settled": settled(seconds)}
 
-    def _await_first_result(self, brokers: str, life: Life) -> None:
+    def _await_first_result(self, brokers: str, system: RestartableSystem) -> None:
         """Send single events until a result arrives: then the warm-up starts."""
         topics = Topics(brokers)
         before = topics.ends([self.results])
         probe = load.Probe(self._load(brokers))
 
         def answered() -> bool:
-            life.require_alive()
+            system.require_alive()
             probe.send()
             return topics.ends([self.results]) != before
 
@@ -136,8 +139,8 @@ class Trial:
             raise TrialError(
                 "NO_RESULT",
                 f"no result came within {time.monotonic() - began:.0f} s.",
-                hint=f"its log is {life.process.log}.",
-                data={"log": str(life.process.log)},
+                hint=f"its log is {system.process.log}.",
+                data={"log": str(system.process.log)},
             ) from None
 
     def _load(self, brokers: str, **options: Any) -> load.Load:  # noqa: ANN401  (of Load)
@@ -179,9 +182,9 @@ class Trial:
         )
 
     @contextlib.contextmanager
-    def _killing(self, life: Life, what: meter.Measurement) -> Iterator[None]:
+    def _killing(self, system: RestartableSystem, what: meter.Measurement) -> Iterator[None]:
         """Kill the system at its time, and restart it immediately."""
-        timer = threading.Timer((what.kill_us - what.load.now_us()) / 1_000_000, life.again)
+        timer = threading.Timer((what.kill_us - what.load.now_us()) / 1_000_000, system.restart)
         if self.kill:
             timer.start()
         try:
@@ -190,8 +193,8 @@ class Trial:
             timer.cancel()
 
 
-class Life:
-    """The system from start to end, with its cost; it may be killed in between."""
+class RestartableSystem:
+    """The system from start to end, with its cost; it can be restarted in between."""
 
     def __init__(self, start: Callable[[], ProcessUnderTest]) -> None:
         self._start = start
@@ -213,7 +216,7 @@ class Life:
         with self._lock:
             self.process.require_alive()
 
-    def again(self) -> None:
+    def restart(self) -> None:
         """Kill and restart it."""
         with self._lock:
             self._past_cpu += self.process.cost().cpu_s
@@ -297,7 +300,7 @@ def _start(module: Any, request: str) -> subprocess.Popen[str]:  # noqa: ANN401 
 
 def _follow(
     measuring: subprocess.Popen[str],
-    life: Life,
+    system: RestartableSystem,
     what: meter.Measurement,
     on_second: Callable[[Figures], None],
 ) -> Figures:
@@ -307,12 +310,12 @@ def _follow(
         report = json.loads(line)
         if "total" in report:
             return dict(report["total"])
-        life.require_alive()
+        system.require_alive()
         on_second(report["second"])
         passed = (what.load.now_us() - what.from_us) // 1_000_000
         last = what.load.now_us() >= what.until_us
         if passed >= 0 and (passed % SAMPLE_SECONDS == 0 or last or not sampled):
-            life.sample()
+            system.sample()
             sampled += 1
     raise TrialError("METER_ENDED", "the meter ended without a result.")
 

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def recovery(job: dict[str, Any]) -> RecoveryConfig:
-    """Give the store of snapshots, made when it is not there yet."""
+    """Return the recovery store; create it if it does not exist."""
     settings, store = job["settings"], Path(job["state"]) / "recovery"
     if not any(store.glob("*.sqlite3")):
         store.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def dataflow(job: dict[str, Any]) -> Dataflow:
 
 
 def plain(semantics: Semantics, records: Stream, merchants: Merchants) -> Stream:
-    """Put a step without state over the records."""
+    """Apply a stateless step to the records."""
     step, written = semantics.step, writer(semantics)
     return op.flat_map(
         "step",
@@ -76,7 +76,7 @@ def plain(semantics: Semantics, records: Stream, merchants: Merchants) -> Stream
 
 
 def keyed(semantics: Semantics, records: Stream, merchants: Merchants) -> Stream:
-    """Put a step with state over the records of each key."""
+    """Apply a stateful step to the records of each key."""
     step, written = semantics.step, writer(semantics)
 
     def apply(
@@ -91,13 +91,13 @@ def keyed(semantics: Semantics, records: Stream, merchants: Merchants) -> Stream
 
 
 def writer(semantics: Semantics) -> Callable[[Result], KafkaSinkMessage]:
-    """Give the function that makes a result the sink's record."""
+    """Return the function that turns a result into a record of the sink."""
     slot = semantics.slot[0]
     return lambda result: KafkaSinkMessage(result[slot].encode(), json.dumps(result).encode())
 
 
 def settings_of(job: dict[str, Any], prefix: str) -> dict[str, str]:
-    """Pick the settings with a prefix and take it off."""
+    """Return the settings with a prefix, without the prefix."""
     settings = job["settings"].items()
     return {name.removeprefix(prefix): value for name, value in settings if name.startswith(prefix)}
 

@@ -1,4 +1,4 @@
-"""Workloads by Eagre's operators, one at a time: the results are those of the reference."""
+"""The workloads with one of Eagre's operators each; results must equal the reference."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def interval_join(df: DataFrame, table: DataFrame) -> DataFrame:
 
 
 def lookup(df: DataFrame, table: DataFrame) -> DataFrame:
-    """Join with the merchants; payments wait while the table is being read."""
+    """Join with the merchants; payments wait while the table is read."""
     joined = eg.lookup(df, table, "merchant", how="inner", wait="5 seconds")
     return joined.select(*ENRICHED)
 
@@ -106,4 +106,4 @@ OPERATORS = {
 """By operator and workload."""
 
 WITH_TABLE = ("interval_join", "lookup")
-"""Those that read the merchants from their topic."""
+"""The operators that read the merchants from their topic."""

@@ -1,4 +1,4 @@
-"""The Python workloads over Eagre's bridge; beside them the same map in lists and in SQL."""
+"""The Python workloads in Eagre, and the same map as a batch function and in SQL."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 def python_map(df: DataFrame, variant: str) -> DataFrame:
-    """Score each payment: a function of a row, a function of lists, or SQL."""
+    """Score each payment: with a row function, a batch function, or SQL."""
     scored = {"bridge": by_row, "batch": by_list, "sql": in_sql}[variant]()
     return df.select("id", "card", "amount", scored.alias("risk"))
 
 
 def by_row() -> Column:
-    """Ask Python for each payment."""
+    """Call Python for each payment."""
     return eg.udf(risk, "int")("card", "amount")  # type: ignore[no-any-return]
 
 
 def by_list() -> Column:
-    """Ask Python for the payments that are there."""
+    """Call Python for the payments that are available."""
     scored = eg.batch_udf(lambda cards, amounts: list(map(risk, cards, amounts)), "int")
     return scored("card", "amount")  # type: ignore[no-any-return]
 
@@ -46,11 +46,11 @@ def in_sql() -> Column:
 
 
 class Deviation(StatefulProcessor):
-    """How far each payment lies from the card's mean."""
+    """The deviation of each payment from the card's mean."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Keep the mean in one value."""
-        self._kept = handle.getValueState("kept", "n LONG, mean DOUBLE, squares DOUBLE")
+        """Store the mean in one value."""
+        self._statistics = handle.getValueState("statistics", "n LONG, mean DOUBLE, squares DOUBLE")
 
     def handleInputRows(  # noqa: N802  (PySpark's name)
         self,
@@ -60,15 +60,15 @@ class Deviation(StatefulProcessor):
     ) -> Iterator[tuple[Any, ...]]:
         """Score a card's payments, in their order."""
         del timerValues
-        known = self._kept.get()
+        known = self._statistics.get()
         state = {"n": known[0], "mean": known[1], "squares": known[2]} if known else {}
         for row in rows:
             result = step(state, {"card": key[0], "amount": row.amount}, {})[0]
             yield result["card"], result["n"], result["score"]
-        self._kept.update((state["n"], state["mean"], state["squares"]))
+        self._statistics.update((state["n"], state["mean"], state["squares"]))
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        """Nothing to close."""
 
 
 def python_state(df: DataFrame) -> DataFrame:

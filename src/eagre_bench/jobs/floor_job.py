@@ -1,4 +1,4 @@
-"""Forward records as they are: what a second hop through the broker costs by itself."""
+"""Forwards records unchanged: the cost of a second hop through the broker."""
 
 import json
 import sys

@@ -43,7 +43,7 @@ class Stateless(ProcessFunction):
         self._merchants = merchants
 
     def process_element(self, value: Row, _: ProcessFunction.Context) -> Iterator[Row]:
-        """Give the results of one record."""
+        """Return the results of one record."""
         results = self._semantics.step({}, orjson.loads(value[1]), self._merchants)
         slot = self._semantics.slot[0]
         return (Row(result[slot], orjson.dumps(result)) for result in results)
@@ -60,12 +60,12 @@ class Stateful(KeyedProcessFunction):
         self._merchants = merchants
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Ask for the state."""
+        """Request the state."""
         described = ValueStateDescriptor("state", Types.PICKLED_BYTE_ARRAY())
         self._store = runtime_context.get_state(described)
 
     def process_element(self, value: bytes, _: KeyedProcessFunction.Context) -> Iterator[Row]:
-        """Give the results of one record and keep the new state."""
+        """Return the results of one record, and store the new state."""
         state = self._store.value() or {}
         results = self._semantics.step(state, orjson.loads(value), self._merchants)
         if results:
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def configuration(job: dict[str, Any]) -> Configuration:
-    """Give Flink's configuration: the job's settings, its checkpoints, this interpreter."""
+    """Return Flink's configuration: the job's settings, its checkpoints, this interpreter."""
     clients = ("consumer.", "producer.", JVM_OPTIONS)
     settings = {
         "execution.checkpointing.interval": f"{job['epoch_ms']} ms",
@@ -121,7 +121,7 @@ def dataflow(tables: StreamTableEnvironment, job: dict[str, Any]) -> TableResult
 
 
 def process(records: DataStream, job: dict[str, Any]) -> DataStream:
-    """Put the workload's function over the records."""
+    """Apply the workload's function to the records."""
     merchants = read_merchants(job)
     if SEMANTICS[job["workload"]].stateful:
         return by_key(records).process(Stateful(job["workload"], merchants), RECORD)
@@ -141,7 +141,7 @@ def by_key(records: DataStream) -> KeyedStream:
 
 
 def kafka(job: dict[str, Any], side: str, prefix: str) -> TableDescriptor:
-    """Describe a topic as key and value as they are."""
+    """Describe a topic with raw keys and values."""
     columns = Schema.new_builder().column("key", DataTypes.STRING())
     table = TableDescriptor.for_connector("kafka").schema(
         columns.column("value", DataTypes.BYTES()).build()
@@ -162,12 +162,12 @@ def kafka(job: dict[str, Any], side: str, prefix: str) -> TableDescriptor:
 
 
 def reading(job: dict[str, Any]) -> dict[str, str]:
-    """Give what a source needs: without a checkpoint it begins with the first record."""
+    """Return the options of a source; without a checkpoint it starts at the first record."""
     return {"scan.startup.mode": "earliest-offset", "properties.group.id": job["group"]}
 
 
 def settings_of(job: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Pick a client's settings as the table's options."""
+    """Return a client's settings as options of the table."""
     named = {
         name.removeprefix(prefix): value
         for name, value in job["settings"].items()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from semantics import Event, Merchants, Result, Semantics
 
 STATE = "state"
-"""What a key's one entry in the store is called."""
+"""The name of the single entry of a key in the store."""
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def application(job: dict[str, Any]) -> Application:
-    """Give the application with the job's settings."""
+    """Return the application with the job's settings."""
     arguments = {name: value for name, value in job["settings"].items() if "." not in name}
     options = {
         "consumer_group": job["group"],
@@ -51,12 +51,12 @@ def application(job: dict[str, Any]) -> Application:
 
 
 def typed(settings: dict[str, Any]) -> dict[str, Any]:
-    """Give settings that were written as text the types that arguments in Python have."""
+    """Convert settings from text to the types of Python arguments."""
     return {name: as_value(value) for name, value in settings.items()}
 
 
 def as_value(value: Any) -> Any:  # noqa: ANN401  (whatever JSON can say)
-    """Read text as JSON where it is JSON."""
+    """Parse a text if it is JSON; otherwise return it unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:
@@ -64,7 +64,7 @@ def as_value(value: Any) -> Any:  # noqa: ANN401  (whatever JSON can say)
 
 
 def settings_of(job: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Pick the settings with a prefix and take it off."""
+    """Return the settings with a prefix, without the prefix."""
     settings = job["settings"].items()
     return {name.removeprefix(prefix): value for name, value in settings if name.startswith(prefix)}
 
@@ -81,7 +81,7 @@ def dataflow(app: Application, job: dict[str, Any]) -> None:
 
 
 def plain(semantics: Semantics, merchants: Merchants) -> Callable[[Event], list[Result]]:
-    """Give the step of a workload without state."""
+    """Return the step of a stateless workload."""
     step = semantics.step
     return lambda event: step({}, event, merchants)
 

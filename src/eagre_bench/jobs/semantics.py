@@ -30,7 +30,7 @@ BOARD_MS, RANKS = 3_600_000, 10
 LEAST_AMOUNT = 500
 HIGH_AMOUNT, MIDDLE_AMOUNT = 50_000, 10_000
 EDGE = 300
-"""A deviation, in hundredths, is cut off here on both sides."""
+"""The limit of a deviation, in hundredths, in both directions."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Semantics:
     """One workload's meaning.
 
     Attributes:
-        key: The field that events are keyed by in the topic, and that state is kept for.
+        key: The field that events are keyed by in the topic, and the key of the state.
         step: From a key's state and an event to results.
         slot: The fields of a result that say what it is about.
         version: The field that grows with each event of the slot; None where there is only one.
@@ -53,7 +53,7 @@ class Semantics:
 
 
 def forward(_: State, event: Event, __: Merchants) -> list[Result]:
-    """The event as it came."""
+    """The unchanged event."""
     return [event]
 
 
@@ -151,7 +151,7 @@ def python_map(_: State, event: Event, __: Merchants) -> list[Result]:
 
 
 def python_state(state: State, event: Event, _: Merchants) -> list[Result]:
-    """How far the payment lies from the card's mean so far, in hundredths of a deviation."""
+    """The deviation of the payment from the card's mean so far, in hundredths."""
     n, mean, squares = state.get("n", 0), state.get("mean", 0.0), state.get("squares", 0.0)
     off = event["amount"] - mean
     deviation = math.sqrt(squares / n) if n else 0.0

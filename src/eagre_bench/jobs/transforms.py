@@ -99,7 +99,7 @@ TRANSFORMS = {
     "features": features,
     "python-map": python_map,
 }
-"""Those of one argument, by workload."""
+"""The transforms of one argument, by workload."""
 
 
 def transform(df: DataFrame, workload: str, merchants: str) -> DataFrame:

@@ -69,7 +69,7 @@ _SECOND_MS = 1000
 _LABEL_GAP = 14.5
 
 
-class End(NamedTuple):
+class LineLabel(NamedTuple):
     """A label at the end of a line."""
 
     label: str
@@ -148,7 +148,7 @@ def label_axis(axis: Any, text: str) -> None:  # noqa: ANN401  (matplotlib is no
 
 
 def logarithmic(axes: Axes) -> None:
-    """Give the left axis a log scale of times in milliseconds."""
+    """Set a log scale of milliseconds on the left axis."""
     axes.set_yscale("log")
     axes.grid(axis="y", color=role("grid"), lw=0.8)
     axes.yaxis.set_major_formatter(lambda ms, _: duration(ms))
@@ -156,7 +156,7 @@ def logarithmic(axes: Axes) -> None:
 
 
 def from_zero(axes: Axes, write: Callable[[float], str]) -> None:
-    """Give the left axis a scale that begins at zero."""
+    """Set a scale that begins at zero on the left axis."""
     from matplotlib.ticker import MaxNLocator
 
     axes.set_ylim(0, (axes.dataLim.ymax or 1) * 1.12)
@@ -192,7 +192,7 @@ def rows(axes: Axes, names: list[str]) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
-def name_ends(axes: Axes, ends: list[End]) -> None:
+def name_ends(axes: Axes, ends: list[LineLabel]) -> None:
     """Label each line at its end, without overlaps."""
     rising = sorted(ends, key=lambda end: end.value)
     to_axes = axes.transAxes.inverted().transform

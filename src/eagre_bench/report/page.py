@@ -11,7 +11,7 @@ from eagre_bench.publish import number
 from eagre_bench.rates import HELD_BELOW_MS
 from eagre_bench.report import plots
 from eagre_bench.report.canvas import COLOURS
-from eagre_bench.report.sweep_words import SWEEPS
+from eagre_bench.report.sweep_texts import SWEEPS
 from eagre_bench.report.tables import FIRST, NOTHING, RATE, columns, row, table
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ def _control(control: Figures, results: dict[str, Figures]) -> str:
     noise = control.get("noise")
     if not noise:
         return (
-            "No system was measured a second time, so that nothing is known of how far two "
-            "measurements of one system lie apart: small differences mean nothing."
+            "No system was measured twice, so the noise of this run is unknown: small differences "
+            "mean nothing."
         )
     trials = [*results[control["system"]].get("trials", []), *control["trials"]]
     times = sum("failed" not in trial for trial in trials)
@@ -134,7 +134,7 @@ def _control(control: Figures, results: dict[str, Figures]) -> str:
         f"{head} {plots.factor(noise[m])}" for m, head in COMPARED.items() if noise.get(m)
     )
     return (
-        f"{control['system']} measured {times} times differs by itself by a factor of up to "
+        f"{control['system']} measured {times} times differs from itself by a factor of up to "
         f"{factors}: smaller differences are no differences."
     )
 

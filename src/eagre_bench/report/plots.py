@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from eagre.latency.histogram import CURVE
 from eagre_bench.publish import number
 from eagre_bench.report import canvas
-from eagre_bench.report.canvas import End, paint, role
+from eagre_bench.report.canvas import LineLabel, paint, role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +45,7 @@ def percentiles(results: dict[str, Figures]) -> str:
             axes.plot(NINES[SHOWN], _curve(trial), color=paint(name), lw=0.7, alpha=0.5)
         values = _curve(figures)
         axes.plot(NINES[SHOWN], values, markevery=marked, clip_on=False, **canvas.line(name))
-        ends.append(End(name, values[-1], paint(name)))
+        ends.append(LineLabel(name, values[-1], paint(name)))
     axes.set_xlim(NINES[SHOWN.start], NINES[SHOWN.stop - 1])
     axes.set_xticks(list(NINES_SHOWN), list(NINES_SHOWN.values()))
     canvas.label_axis(axes.xaxis, "of the results came within")
@@ -275,7 +275,7 @@ def _link_legend(axes: Axes) -> None:
 
 def _swept(
     axes: Axes, points: list[Figures], places: list[float], names: tuple[str, ...], prefix: str
-) -> list[End]:
+) -> list[LineLabel]:
     """Draw figures over the points; invalid ones are crosses beside the line."""
     ends = []
     for name in names:
@@ -287,7 +287,7 @@ def _swept(
         if good:
             colour = paint(points[0]["system"])
             axes.plot(*zip(*good, strict=True), color=colour, clip_on=False, **look)
-            ends.append(End(prefix + label, good[-1][1], colour))
+            ends.append(LineLabel(prefix + label, good[-1][1], colour))
     return ends
 
 
@@ -337,11 +337,11 @@ def _beside(
     )
 
 
-def _baseline(axes: Axes, figures: Figures, names: tuple[str, ...]) -> list[End]:
+def _baseline(axes: Axes, figures: Figures, names: tuple[str, ...]) -> list[LineLabel]:
     """Draw horizontal lines for systems that are not swept."""
     colour, ends = paint(figures["system"]), []
     for name in names:
         label, look = SWEPT[name]
         axes.axhline(figures[name], color=colour, **look)
-        ends.append(End(f"{figures['label']} {label}", figures[name], colour))
+        ends.append(LineLabel(f"{figures['label']} {label}", figures[name], colour))
     return ends

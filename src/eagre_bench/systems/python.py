@@ -31,7 +31,7 @@ class _Environment(System):
         target = self._environment()
         if (target / "ready").exists():
             return
-        say(f"{self.name}: making its environment (once per user)")
+        say(f"{self.name}: creating its environment (once per user)")
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)
         self._do([sys.executable, "-m", "venv", str(target)])
@@ -55,11 +55,11 @@ class _Environment(System):
     def _do(self, command: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            output = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            output = (done.stderr.strip() or done.stdout.strip()).splitlines() or [""]
             raise BenchError(
                 "ENVIRONMENT_NOT_MADE",
-                f"{self.name}: its environment could not be made: {output[-1] if output else ''}",
-                hint="check the network, or leave the system out with --systems.",
+                f"{self.name}: its environment could not be created: {output[-1]}",
+                hint="check the network, or omit the system with --systems.",
             )
 
 

@@ -36,6 +36,7 @@ class Eagre(System):
     variant = "bridge"
     page = False
     profile = DEFAULT
+    placement: tuple[str, ...] = ()
 
     def __init__(self, overrides: dict[str, str] | None = None) -> None:
         self._overrides = overrides or {}
@@ -54,10 +55,23 @@ class Eagre(System):
             *("--every", f"{job.epoch_ms} ms", "--brokers", job.brokers),
             *("--checkpoint", f"{job.state}/checkpoint", "--from", "earliest"),
             *("--profile", self.profile),
+            *self.placement,
             environment={"EAGRE_BENCH_JOB": str(path), "EAGRE_BENCH_VARIANT": self.variant},
             settings={**slow(job), **self._overrides},
             page=self.page,
         )
+
+
+class EagreCluster(Eagre):
+    """Eagre on two executors, which are processes of their own on this machine."""
+
+    name = "eagre-cluster"
+    title = "Eagre, two executors"
+    placement = ("--master", "local-cluster[2,2,1024]")
+
+    def __init__(self) -> None:
+        two = {"spark.executor.memory": "900m", "spark.sql.shuffle.partitions": "2"}
+        super().__init__(two)
 
 
 class _Scoring(Eagre):
@@ -74,16 +88,16 @@ class EagreBatch(_Scoring):
     """The Python function as a batch function."""
 
     name = "eagre-batch"
-    title = "Eagre, Python in lists"
+    title = "Eagre, batch function"
     variant = "batch"
-    missing = "a function of lists"
+    missing = "a batch function"
 
 
 class EagreSql(_Scoring):
     """The Python function as an SQL expression; the difference is the cost of the Python bridge."""
 
     name = "eagre-sql"
-    title = "Eagre, the same in SQL"
+    title = "Eagre, SQL expression"
     variant = "sql"
     missing = "a counterpart in SQL"
 
@@ -121,11 +135,11 @@ class EagreThroughput(Eagre):
     profile = "throughput"
 
 
-class EagrePage(Eagre):
+class EagreDashboard(Eagre):
     """Eagre with the dashboard; the difference is the cost of its sampler and its status calls."""
 
     name = "eagre-page"
-    title = "Eagre with its page"
+    title = "Eagre with its dashboard"
     page = True
 
 

@@ -47,7 +47,7 @@ def list_(only: str | None, target: str | None, brokers: str | None, config: Pat
     topics = topics_of(brokers, config)
     names = [topic_of(only)] if only else [n for n in topics.names() if n.endswith(SUFFIX)]
     groups = [asdict(group) for name in names for group in _groups(topics, name)]
-    headings = ["topic", "pipeline", "reason", "letters", "oldest", "newest"]
+    headings = ["topic", "pipeline", "reason", "dead letters", "oldest", "newest"]
     rows = [[printable(str(value)) for value in group.values()] for group in groups]
     result(target, groups, table(headings, rows) if rows else NONE)
 

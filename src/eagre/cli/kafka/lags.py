@@ -37,7 +37,7 @@ def of(topics: Topics, kind: str, positions: Positions) -> Iterator[dict[str, An
 def of_pipelines(name: str | None) -> Positions:
     """Return the committed offsets of a checkpoint, or of all checkpoints of this project."""
     folder = project_dir() / "checkpoints"
-    names = [name] if name else sorted(p.name for p in folder.glob("*"))
+    names = [name] if name else sorted(p.name for p in folder.glob("*") if p.is_dir())
     positions = {}
     for checkpoint in map(project_checkpoint, names):
         described = checkpoint.describe()

@@ -86,8 +86,8 @@ def list_(target: str | None, brokers: str | None, config: Path | None) -> None:
 def describe(name: str, target: str | None, brokers: str | None, config: Path | None) -> None:
     """Show the partitions, offsets, records and settings of a topic.
 
-    Settings are shown where they differ from Kafka's defaults. Records are counted by offsets, so
-    that those which compaction removed and the marks of transactions count, too.
+    Settings are shown where they differ from Kafka's defaults. Records are counted by offsets,
+    which includes compacted records and transaction markers.
     """
     topics = topics_of(brokers, config)
     topic_id = topics.require(name).id
@@ -315,7 +315,7 @@ def lag(
 
 def topics_of(brokers: str | None, config: Path | None) -> Topics:
     """Return the topics of a cluster, by default of the running embedded broker."""
-    address = brokers or registry.the_running_one(project_dir() / "broker").address
+    address = brokers or registry.the_running_one(project_dir() / "broker").bootstrap
     client = Client.to(address, config)
     detail(f"Kafka at {address}: {client.described()}")
     return Topics(client)

@@ -11,10 +11,9 @@ import click
 from eagre.cli.commands import Command
 from eagre.cli.console import json_option, result, write_json
 from eagre.cli.exit_codes import ExitCode
-from eagre.cli.options import app_argument, brokers_option, spark_options
+from eagre.cli.options import app_argument, brokers_option, execution_options, spark_options
 from eagre.cli.pipelines.planning import reports
 from eagre.config import counted, interval_ms
-from eagre.connectors import MODES
 
 if TYPE_CHECKING:
     from eagre.connectors import Mode
@@ -34,21 +33,7 @@ COLOURS = {"error": "red", "warning": "yellow", "advice": "cyan"}
     ),
 )
 @app_argument()
-@click.option(
-    "--mode",
-    type=click.Choice(MODES),
-    default="real-time",
-    show_default=True,
-    help="The mode it is to run in.",
-)
-@click.option(
-    "--every", metavar="INTERVAL", help="The epoch or trigger. [default: 1 minute; 500 ms]"
-)
-@click.option(
-    "--checkpoint",
-    metavar="DIR",
-    help="The checkpoint it is to use. [default: .eagre/checkpoints/PIPELINE]",
-)
+@execution_options
 @click.option("--sample", is_flag=True, help="Read some of the newest records to find hot keys.")
 @click.option("--fix", is_flag=True, help="Print the settings and options to add.")
 @json_option

@@ -55,6 +55,45 @@ def copy(folder: str, target: Path) -> None:
     say(f"copied {selected.path} to {target}")
 
 
+@checkpoint.command(examples=("eagre checkpoint adopt score", "eagre checkpoint adopt DIR"))
+@_FOLDER
+def adopt(folder: str) -> None:
+    """Write the newest mid-epoch commit into Spark's logs, for a start without `eagre run`."""
+    selected = project_checkpoint(folder)
+    with selected.held():
+        batch = selected.adopt()
+    say(
+        f"Spark continues {selected.path} after batch {batch}"
+        if batch is not None
+        else f"Spark's logs in {selected.path} already have the newest commit"
+    )
+
+
+@checkpoint.command(examples=("eagre checkpoint repartition score 8",))
+@_FOLDER
+@click.argument("partitions", type=click.IntRange(min=1))
+def repartition(folder: str, partitions: int) -> None:
+    """Change the number of shuffle partitions of a stopped pipeline with state."""
+    from eagre.commit.offset_log import unchanged_on_error
+    from eagre.jvm import gateway
+    from eagre.session import session
+
+    selected = project_checkpoint(folder)
+    with selected.held():
+        selected.adopt()
+        try:
+            with unchanged_on_error(selected.path):
+                gateway.repartition(session("repartition"), selected.path, partitions)
+        except Exception as error:
+            raise CheckpointError(
+                "CHECKPOINT_NOT_REPARTITIONED",
+                f"Spark cannot repartition {selected.path}: {gateway.reason(error)}",
+                hint="nothing has changed. Spark repartitions the state of `eg` operators and "
+                "processors, not that of `groupBy().agg()` in real time.",
+            ) from error
+    say(f"{selected.path} has {partitions} shuffle partitions now")
+
+
 def _description(selected: Checkpoint) -> str:
     """Describe a checkpoint, even a broken one, because a reset may repair it."""
     try:
@@ -79,7 +118,7 @@ def _text(described: dict[str, Any]) -> str:
         lines.append(f"made        {made:%Y-%m-%d %H:%M:%S} UTC")
     shuffle = described["settings"].get("spark.sql.shuffle.partitions")
     if shuffle:
-        lines.append(f"shuffle     {shuffle} partitions (fixed by this checkpoint)")
+        lines.append(f"shuffle     {shuffle} partitions (in this checkpoint)")
     offsets = described["offsets"] or (binding and binding["start"]) or {}
     for topic, partitions in offsets.items():
         lines.extend(f"offset      {topic}/{p}: {o:,}" for p, o in partitions.items())

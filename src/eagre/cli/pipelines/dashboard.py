@@ -38,7 +38,7 @@ def dashboard_options(function: Callable[..., Any]) -> Callable[..., Any]:
             type=click.IntRange(0, 65535),
             default=0,
             metavar="PORT",
-            help="Its port on 127.0.0.1. [default: a free port]",
+            help="Its port. [default: a free port]",
         ),
         click.option(
             "--no-payloads",
@@ -83,14 +83,19 @@ def dashboard(port: int, host: str, no_payloads: bool) -> None:
     for sign in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sign, lambda *_: stopped.set())
     with Dashboard(port, host, payloads=not no_payloads) as served:
-        warn(f"dashboard: {served.address}")
+        warn(f"dashboard: {served.printed_address}")
         while not stopped.wait(1):
             pass
 
 
 @contextlib.contextmanager
 def served_dashboard(
-    enabled: bool, port: int, shown: Callable[[], list[RunStatus]], *, payloads: bool
+    enabled: bool,
+    port: int,
+    shown: Callable[[], list[RunStatus]],
+    *,
+    payloads: bool,
+    host: str = LOOPBACK,
 ) -> Iterator[Dashboard | None]:
     """Serve the dashboard during the ``with`` block; yield None if it is not enabled."""
     if not enabled:
@@ -98,8 +103,8 @@ def served_dashboard(
         return
     from eagre.dashboard import Dashboard
 
-    with Dashboard(port, shown=shown, payloads=payloads) as served:
-        say(f"dashboard: {served.address}")
+    with Dashboard(port, host, shown=shown, payloads=payloads) as served:
+        say(f"dashboard: {served.printed_address}")
         yield served
 
 
@@ -118,7 +123,7 @@ def judge_slo(served: Dashboard) -> int:
             warn(f"{view.status.name}: SLO {burn['text']}: nothing was measured")
             code = ExitCode.SLO_BROKEN
             continue
-        verdict = "kept" if burn["kept"] else "broken"
+        verdict = "met" if burn["kept"] else "missed"
         warn(
             f"{view.status.name}: SLO {burn['text']} {verdict}: p{burn['percentile']:g} was "
             f"{burn['actual_ms']:,.1f} ms over {burn['records']:,} records, "

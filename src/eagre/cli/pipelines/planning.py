@@ -61,7 +61,7 @@ def _options(
     pipeline: Pipeline, brokers: str | None, options: dict[str, Any], *, several: bool
 ) -> dict[str, Any]:
     running = registry.serving(project_dir() / "broker")
-    address = brokers or (running.address if pipeline.needs_brokers and running else None)
+    address = brokers or (running.bootstrap if pipeline.needs_brokers and running else None)
     spec = RunSpec(app="", checkpoint=options.get("checkpoint"))
     folder = spec.checkpoint_folder(pipeline.name, several=several)
     return {**options, "brokers": address, "checkpoint": str(folder)}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +12,24 @@ from eagre.broker import EmbeddedBroker, registry
 from eagre.cli.commands import Command, Option
 from eagre.cli.console import Verbosity, detail, live, rewrite_line, say, verbosity, warn
 from eagre.cli.exit_codes import ExitCode
-from eagre.cli.options import app_argument, brokers_option, require_once, spark_options
+from eagre.cli.options import (
+    app_argument,
+    brokers_option,
+    execution_options,
+    require_once,
+    spark_options,
+)
 from eagre.cli.pipelines.dashboard import dashboard_options, judge_slo, served_dashboard
-from eagre.config import counted, project_dir
-from eagre.connectors import MODES
+from eagre.cli.signals import stop_signals
+from eagre.config import LOOPBACK, counted, project_dir
 from eagre.profile import CHOICE, CLIENTS
-from eagre.runtime import runs
 from eagre.runtime.app import App
 from eagre.runtime.spec import RunSpec
-from eagre.runtime.supervisor import RESTARTS, Event, Supervisor
+from eagre.runtime.supervisor import RESTARTS, Supervisor
 from eagre.session import LOG_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from eagre.runtime.runs import RunStatus
+    from eagre.runtime.spark_child import Event
 
 _PLAIN_EVERY_SECONDS = 10
 _URGENT = frozenset({"restarting", "stalled"})
@@ -45,29 +46,14 @@ _URGENT = frozenset({"restarting", "stalled"})
     ),
 )
 @app_argument()
-@click.option(
-    "--mode",
-    type=click.Choice(MODES),
-    default="real-time",
-    show_default=True,
-    help="The execution mode; available-now processes the backlog and stops.",
-)
-@click.option(
-    "--every",
-    metavar="INTERVAL",
-    help="The epoch in real time, the trigger in micro-batch. [default: 1 minute; 500 ms]",
-)
-@click.option(
-    "--checkpoint",
-    metavar="DIR",
-    help="Where offsets and state are kept. [default: .eagre/checkpoints/PIPELINE]",
-)
+@execution_options
 @click.option(
     "--from",
     "start",
     metavar="earliest|latest|TIME",
     help="Where a new checkpoint starts reading. [default: latest; earliest in available-now]",
 )
+@click.option("--resume", is_flag=True, help="Do not start without a checkpoint to continue from.")
 @click.option("--no-check", is_flag=True, help="Start even if the check finds errors.")
 @click.option(
     "--restarts",
@@ -75,7 +61,7 @@ _URGENT = frozenset({"restarting", "stalled"})
     metavar="N",
     default=RESTARTS,
     show_default=True,
-    help="Failures in a row, without a commit between them, before the run gives up.",
+    help="Failures in a row, each without a commit since its start, before the run gives up.",
 )
 @brokers_option("what the app names, else an embedded broker")
 @click.option(
@@ -88,11 +74,20 @@ _URGENT = frozenset({"restarting", "stalled"})
 @spark_options
 @dashboard_options
 @click.option(
+    "--dashboard-host",
+    cls=Option,
+    group="Dashboard",
+    default=LOOPBACK,
+    show_default=True,
+    metavar="HOST",
+    help="The address to listen on; others on the network may reach any but loopback.",
+)
+@click.option(
     "--slo-check",
     is_flag=True,
     cls=Option,
     group="Dashboard",
-    help=f"At the end, exit with {ExitCode.SLO_BROKEN:d} if a pipeline broke its SLO.",
+    help=f"At the end, exit with {ExitCode.SLO_BROKEN:d} if a pipeline missed its SLO.",
 )
 def run(
     app: str,
@@ -102,6 +97,7 @@ def run(
     conf: dict[str, str],
     no_dashboard: bool,
     dashboard_port: int,
+    dashboard_host: str,
     no_payloads: bool,
     slo_check: bool,
     **options: Any,  # noqa: ANN401  (the fields of RunSpec with these names)
@@ -110,8 +106,8 @@ def run(
 
     A pipeline that fails is restarted: immediately, then after 1, 2, 4 ... 30 s.
 
-    A drain lets the current epoch finish and commit, so that nothing is repeated at the next
-    start; a second Ctrl-C stops immediately.
+    A drain finishes and commits the rows in flight, so that the next start repeats nothing; a
+    second Ctrl-C stops immediately. Before the query runs there is nothing to drain.
     """
     if slo_check and no_dashboard:
         raise click.UsageError("--slo-check needs the dashboard's meter: drop --no-dashboard.")
@@ -122,22 +118,21 @@ def run(
         str(parsed.path), parsed.chosen, settings=settings, check=not no_check, **options
     )
     detail(f"Spark logs to {project_dir() / 'logs'}")
+    display, cluster = Display(), ProjectBroker()
+    supervisor = Supervisor(spec, cluster.address, display.show, restarts=restarts)
     with (
-        contextlib.closing(Display()) as display,
-        contextlib.closing(ProjectBroker()) as cluster,
+        stop_signals(supervisor.stop),
+        contextlib.closing(display),
+        contextlib.closing(cluster),
         served_dashboard(
-            not no_dashboard, dashboard_port, _this_run, payloads=not no_payloads
+            not no_dashboard,
+            dashboard_port,
+            supervisor.shown,
+            payloads=not no_payloads,
+            host=dashboard_host,
         ) as dashboard,
     ):
-        supervisor = Supervisor(
-            spec,
-            cluster.address,
-            display.show,
-            restarts=restarts,
-            page=dashboard.url if dashboard else "",
-        )
-        with _draining(supervisor):
-            supervisor.run()
+        supervisor.run(dashboard.url if dashboard else "")
         if slo_check and dashboard:
             click.get_current_context().exit(judge_slo(dashboard))
 
@@ -149,11 +144,6 @@ def _settings(conf: dict[str, str], profile: str | None, master: str | None) -> 
     tuning = {CHOICE: profile} if profile else {}
     logging = {LOG_LEVEL: "INFO"} if verbosity() is Verbosity.VERBOSE else {}
     return {**logging, **conf, **tuning}
-
-
-def _this_run() -> list[RunStatus]:
-    """Return the run of this process."""
-    return [run for run in runs.running() if run.pid == os.getpid()]
 
 
 class ProjectBroker:
@@ -177,8 +167,8 @@ class ProjectBroker:
     def _running(self) -> str:
         running = registry.serving(project_dir() / "broker")
         if running:
-            say(f"using the embedded broker on {running.address}")
-        return running.address if running else ""
+            say(f"using the embedded broker on {running.bootstrap}")
+        return running.bootstrap if running else ""
 
     def _start(self) -> str:
         self._broker = EmbeddedBroker(data=project_dir() / "broker", say=say)
@@ -224,8 +214,8 @@ class Display:
 
     def _running(self, name: str, event: Event) -> str:
         self._runs[name] = {"since": time.monotonic(), "printed_at": 0.0, "written": None, **event}
-        pace = {"real-time": "epochs", "micro-batch": "triggers"}.get(event["mode"])
-        every = f", {pace} of {event['every_ms'] / 1000:g} s" if pace else ""
+        pace = {"real-time": "commits every", "micro-batch": "trigger of"}.get(event["mode"])
+        every = f", {pace} {event['every_ms'] / 1000:g} s" if pace else ""
         resumed = f", resumed after batch {event['resumed']}" if event["resumed"] >= 0 else ""
         return f"running in {event['mode']}{every}{resumed}; Ctrl-C drains"
 
@@ -286,15 +276,3 @@ class Display:
         if self._line:
             rewrite_line()
             self._line = ""
-
-
-@contextlib.contextmanager
-def _draining(supervisor: Supervisor) -> Iterator[None]:
-    """Drain on SIGINT and SIGTERM during the ``with`` block."""
-    signals = (signal.SIGINT, signal.SIGTERM)
-    handlers = [signal.signal(s, lambda *_: supervisor.stop()) for s in signals]
-    try:
-        yield
-    finally:
-        for sign, handler in zip(signals, handlers, strict=True):
-            signal.signal(sign, handler)

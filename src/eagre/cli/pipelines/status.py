@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +15,7 @@ from eagre.errors import PipelineFailed
 from eagre.runtime import runs
 
 if TYPE_CHECKING:
-    from eagre.runtime.runs import RunStatus
+    from eagre.runtime.runs import PipelineStatus, RunStatus
 
 
 def _running(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -25,7 +26,7 @@ def _running(_: click.Context, __: click.Parameter, incomplete: str) -> list[str
 @click.command(cls=Command, examples=("eagre status", "eagre status --json -"))
 @json_option
 def status(target: str | None) -> None:
-    """List the running pipelines with their lag, commits, restarts and last failure."""
+    """List the running pipelines with their lag, commits, restarts and last ten failures."""
     detail(f"runs are registered in {state_dir()}")
     active = runs.running()
     result(target, {"runs": [run.as_dict() for run in active]}, "\n".join(_lines(active)))
@@ -53,11 +54,22 @@ def _lines(active: list[RunStatus]) -> list[str]:
     for _, pipeline in pipelines:
         if pipeline.late:
             lines.append(f"{pipeline.name}: {counted(pipeline.late, 'late row')}")
+        if pipeline.overdue:
+            lines.append(f"{pipeline.name}: {pipeline.overdue}")
         if pipeline.reason:
             lines.append(f"{pipeline.name}: {pipeline.reason}")
         if pipeline.failure:
             lines.append(f"{pipeline.name}: last failure: {pipeline.failure}")
+        lines += _failures(pipeline)
     return lines
+
+
+def _failures(pipeline: PipelineStatus) -> list[str]:
+    """Return the last failures with their times, newest first."""
+    return [
+        f"{pipeline.name}: failed {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC: {reason}"
+        for at, reason in reversed(pipeline.failures)
+    ]
 
 
 @click.command(cls=Command, examples=("eagre stop score", "eagre stop score --now"))
@@ -68,7 +80,7 @@ def _lines(active: list[RunStatus]) -> list[str]:
     help="Stop immediately; the next start repeats what was not committed.",
 )
 def stop(name: str, now: bool) -> None:
-    """Drain the run of pipeline NAME: its epoch finishes and commits, so that nothing is repeated.
+    """Drain the run of pipeline NAME: finish and commit the rows in flight, then stop.
 
     The other pipelines of the same `eagre run` stop with it.
     """

@@ -51,7 +51,12 @@ Figures = dict[str, Any]
 @click.argument("use_case", default=DEFAULT)
 @click.option("--seconds", default=20.0, show_default=True, help="Seconds measured in each mode.")
 @click.option("--rate", type=float, help="Records per second. [default: the use case's own]")
-@click.option("--every", default=REAL_TIME_EVERY, show_default=True, help="The real-time epoch.")
+@click.option(
+    "--every",
+    default=REAL_TIME_EVERY,
+    show_default=True,
+    help="The commit interval in real time.",
+)
 @click.option(
     "--warmup",
     default=8.0,

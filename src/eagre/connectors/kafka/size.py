@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eagre.connectors.base import QueryContext
-    from eagre.connectors.kafka.sink import KafkaSink
+    from eagre.connectors.kafka.topic import KafkaTopic
 
 PRODUCER_LIMIT = 1_048_576
 """The producer's default for ``max.request.size``."""
@@ -21,7 +21,7 @@ PRODUCER_LIMIT = 1_048_576
 FITS = "_fits"
 
 
-def fitting(records: DataFrame, sink: KafkaSink, query: QueryContext) -> DataFrame:
+def fitting(records: DataFrame, sink: KafkaTopic, query: QueryContext) -> DataFrame:
     """Keep the records that fit into the sink; its ``on_error`` handles the others.
 
     Outside a pipeline there is no dead-letter topic, and all records pass.
@@ -32,7 +32,7 @@ def fitting(records: DataFrame, sink: KafkaSink, query: QueryContext) -> DataFra
     return records.withColumn(FITS, fits).where(FITS).drop(FITS, SOURCE)
 
 
-def _rules(records: DataFrame, sink: KafkaSink, query: QueryContext) -> str:
+def _rules(records: DataFrame, sink: KafkaTopic, query: QueryContext) -> str:
     limit = sink.option("kafka.max.request.size", str(PRODUCER_LIMIT))
     return json.dumps(
         {

@@ -24,10 +24,11 @@ const WORDS = { starting: "starting", running: "running", stalled: "stalled", dr
 
 export function status(view) {
   const s = view.status, idle = view.waiting && s.phase === "running";
-  const every = s.every_ms ? `${s.mode === "real-time" ? "epochs" : "trigger"} of ${s.every_ms / 1000} s` : "";
+  const every = s.every_ms ? `${s.mode === "real-time" ? "commits every" : "trigger of"} ${s.every_ms / 1000} s` : "";
   const facts = [s.mode, every, s.about.delivery, s.restarts ? `${s.restarts} restart${s.restarts === 1 ? "" : "s"}` : "", view.app.split("/").pop()].filter(Boolean).join(" · ");
   const parts = [h("h1", {}, s.name), h("span", { class: `phase ${idle ? "quiet" : s.phase}`, id: "phase" }, idle ? "waiting for records" : WORDS[s.phase] || s.phase), h("p", {}, facts)];
   if (s.reason) parts.push(h("p", { class: s.phase === "starting" ? "why soft" : "why", id: "why" }, s.reason));
+  if (s.overdue_seconds) parts.push(h("p", { class: "why", id: "overdue" }, `A commit is overdue by ${Math.round(s.overdue_seconds)} s: ${s.overdue_reason}.`));
   if (s.phase !== "running" && s.failure) parts.push(h("p", { class: "why" }, s.failure));
   fill("status", ...parts);
 }
@@ -60,7 +61,7 @@ export function meter(view) {
   const sampled = m.sampled < 1 ? ` Results are sampled above ${count(m.most_per_second)}/s: ${(m.sampled * 100).toFixed(0)} % were measured.` : "";
   const negative = m.total.negative ? ` ${count(m.total.negative)} results are older than their source record: check the clocks.` : "";
   const missing = m.total.unmeasured && m.total.records ? ` ${count(m.total.unmeasured)} results have no provenance.` : "";
-  foot.textContent = m.why || `From the source's timestamp to a consumer of the output. Kafka timestamps are whole milliseconds, so a figure can be up to ${m.resolution_ms} ms too high. ▽ marks an epoch boundary.${sampled}${negative}${missing}`;
+  foot.textContent = m.why || `From the source's timestamp to a consumer of the output. Kafka timestamps are whole milliseconds, so a figure can be up to ${m.resolution_ms} ms too high. ▽ marks a commit that pauses the stream.${sampled}${negative}${missing}`;
 }
 
 export function causes(view, seconds) {
@@ -139,30 +140,32 @@ export function graph(view) {
 
 export function epochs(view) {
   const real = view.status.mode === "real-time", all = view.status.epochs;
-  const title = real ? "Epochs" : "Micro-batches";
-  if (!all.length) { fill("epochs", head(title), quiet(real ? `The first epoch ends ${view.status.every_ms ? `after ${view.status.every_ms / 1000} s` : "later"}; until then Spark reports nothing.` : "No batch has ended yet.")); return; }
+  const midEpoch = all.every((e) => "commit" in e.phases), kind = !real ? "batch" : midEpoch ? "commit" : "epoch";
+  const title = real ? (midEpoch ? "Commits" : "Epochs") : "Micro-batches";
+  if (!all.length) { fill("epochs", head(title), quiet(real ? `The first commit comes ${view.status.every_ms ? `after ${view.status.every_ms / 1000} s` : "later"}.` : "No batch has ended yet.")); return; }
   const names = [...new Set(all.flatMap((e) => Object.keys(e.phases)))].filter((n) => n !== "triggerExecution" && n !== "addBatch").sort();
   const overhead = (e) => names.reduce((sum, n) => sum + (e.phases[n] || 0), 0);
   const most = Math.max(1, ...all.map(overhead));
   const rows = [...all].reverse().slice(0, 8).map((e) => h("tr", {}, h("td", {}, String(e.batch)), h("td", {}, clock(e.ended)), h("td", { class: "n" }, count(e.rows)),
     h("td", { class: "n" }, ms(e.phases.addBatch)), h("td", { class: "n" }, ms(overhead(e))),
     h("td", { class: "keep" }, h("div", { class: "phases" }, names.map((n, i) => h("i", { class: `ph${i % 6}`, w: `${(100 * (e.phases[n] || 0)) / most}%`, title: `${n} ${e.phases[n] || 0} ms` }))))));
-  const midEpoch = all.every((e) => "commit" in e.phases), paused = all.some((e) => "pause" in e.phases);
+  const paused = all.some((e) => "pause" in e.phases);
   const note = !midEpoch ? "rows wait between epochs" : paused ? "rows wait only during the pause" : "commits do not pause the stream";
-  fill("epochs", head(title, note), table([[real ? "epoch" : "batch"], ["ended"], ["rows", "n"], ["run", "n"], ["overhead", "n"], ["", "keep"]], rows),
+  fill("epochs", head(title, note), table([[kind], [midEpoch ? "at" : "ended"], ["rows", "n"], ["run", "n"], ["overhead", "n"], ["", "keep"]], rows),
     h("p", { class: "foot legend phases-key" }, names.map((n, i) => h("span", {}, h("i", { class: `ph${i % 6}` }), n))));
 }
 
 export function state(view) {
   const last = view.status.epochs[view.status.epochs.length - 1];
   const jvm = view.status.vitals;
-  const heap = jvm.heap_mb === undefined ? [] : [h("p", { class: "foot" }, `JVM: ${count(jvm.heap_mb)} MB of heap in use, ${count(jvm.pauses)} GC pauses, ${ms(jvm.paused_ms)} in total.`)];
-  if (!last) { fill("state", head("State"), quiet("Available after the first epoch."), ...heap); return; }
+  const executors = Object.entries(jvm.executors || {});
+  const heap = executors.length ? [table([["JVM"], ["heap", "n"], ["GC pauses", "n"], ["in total", "n"]], executors.map(([name, own]) => h("tr", {}, h("td", {}, name === "driver" ? name : `executor ${name}`), h("td", { class: "n" }, `${count(own.heap_mb)} MB`), h("td", { class: "n" }, count(own.pauses)), h("td", { class: "n" }, ms(own.paused_ms)))))] : jvm.heap_mb === undefined ? [] : [h("p", { class: "foot" }, `JVM: ${count(jvm.heap_mb)} MB of heap in use, ${count(jvm.pauses)} GC pauses, ${ms(jvm.paused_ms)} in total.`)];
+  if (!last) { fill("state", head("State"), quiet("Available after the first commit."), ...heap); return; }
   const s = last.state;
   if (!s.operators) { fill("state", head("State"), quiet("This pipeline has no state."), ...heap); return; }
-  fill("state", head("State", `after epoch ${last.batch}`), h("div", { class: "facts" },
+  fill("state", head("State", `at commit ${last.batch}`), h("div", { class: "facts" },
     h("div", {}, h("b", { class: "big" }, count(s.keys)), h("span", {}, "keys")), h("div", {}, h("b", { class: "big" }, bytes(s.memory_bytes)), h("span", {}, "memory")), h("div", {}, h("b", { class: "big" }, bytes(s.disk_bytes)), h("span", {}, "files"))),
-  h("p", { class: "foot" }, `${s.changed === undefined ? "" : `${count(s.changed)} keys changed in that epoch; `}the commit took ${ms(s.commit_ms)}.`), ...heap);
+  h("p", { class: "foot" }, `${s.changed === undefined ? "" : `${count(s.changed)} keys changed since the commit before; `}the commit took ${ms(s.commit_ms)}.`), ...heap);
 }
 
 export function settings(view) {
@@ -173,7 +176,9 @@ export function settings(view) {
 }
 
 export function notes(view) {
-  const all = [...view.status.notes].reverse();
+  const { notes: said, failures = [] } = view.status;
+  const unsaid = failures.filter(([, reason]) => !said.some(([, text]) => text === reason));
+  const all = [...said, ...unsaid].sort(([a], [b]) => b - a);
   fill("notes", head("Messages"), all.length ? h("table", {}, h("tbody", {}, all.map(([t, text]) => h("tr", {}, h("td", {}, clock(t)), h("td", { class: "wrap" }, text))))) : quiet("No messages."));
 }
 

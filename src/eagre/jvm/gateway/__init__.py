@@ -1,7 +1,7 @@
 """Calls to the JVM: the only code that uses py4j."""
 
 from eagre.jvm.gateway.delivery import (
-    Part,
+    OffsetRange,
     delivered_size,
     identity_column,
     lock,
@@ -11,8 +11,9 @@ from eagre.jvm.gateway.delivery import (
     scan_delivered,
     with_provenance,
 )
-from eagre.jvm.gateway.failures import jvm_gone, library_folders, reason
+from eagre.jvm.gateway.failures import context_stopped, jvm_gone, library_folders, reason
 from eagre.jvm.gateway.handshake import companion, missing_members
+from eagre.jvm.gateway.interpreters import Interpreter, interpreters
 from eagre.jvm.gateway.metrics import (
     JvmMetrics,
     jvm_metrics,
@@ -29,6 +30,7 @@ from eagre.jvm.gateway.plans import (
     packed,
     row_by_row,
     stateful_parts,
+    subscriptions,
     supported_commits,
     transform_with_state,
     unpacked,
@@ -46,48 +48,65 @@ from eagre.jvm.gateway.queries import (
     flush_producers,
     has_run,
     physical_plan,
+    repartition,
     running_queries,
     warm_up_planner,
 )
-from eagre.jvm.gateway.session import settings, slots
+from eagre.jvm.gateway.session import (
+    executor_slots,
+    lost_executors,
+    ping,
+    settings,
+    silence_seconds,
+    slots,
+)
 
 __all__ = [
+    "Interpreter",
     "JvmMetrics",
     "MidEpochCommits",
-    "Part",
+    "OffsetRange",
     "RunningQuery",
     "accepted",
     "await_tasks",
     "cache_plans",
     "companion",
+    "context_stopped",
     "delivered_size",
     "drain",
     "ended",
+    "executor_slots",
     "fits",
     "flush_producers",
     "function_column",
     "has_run",
     "identity_column",
+    "interpreters",
     "jvm_gone",
     "jvm_metrics",
     "library_folders",
     "lock",
+    "lost_executors",
     "missing_members",
     "nothing_delivered",
     "operator",
     "packed",
     "parse_partition",
     "physical_plan",
+    "ping",
     "reach",
     "reason",
+    "repartition",
     "row_by_row",
     "row_counts",
     "running_queries",
     "scan_dead_letters",
     "scan_delivered",
     "settings",
+    "silence_seconds",
     "slots",
     "stateful_parts",
+    "subscriptions",
     "supported_commits",
     "suspects",
     "transform_with_state",

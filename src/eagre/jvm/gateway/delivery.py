@@ -53,7 +53,7 @@ def nothing_delivered(spark: SparkSession) -> Any:  # noqa: ANN401  (a py4j obje
 
 
 @dataclass(frozen=True)
-class Part:
+class OffsetRange:
     """An offset range of some topics.
 
     Attributes:
@@ -68,19 +68,21 @@ class Part:
 
 
 def scan_delivered(
-    spark: SparkSession, part: Part, pipeline: str, fenced: int, committed: str, rule: str
+    spark: SparkSession, scanned: OffsetRange, pipeline: str, fenced: int, committed: str, rule: str
 ) -> Any:  # noqa: ANN401  (a py4j object)
     """Collect the identities of the results in an offset range of the output."""
     session = spark._jsparkSession  # noqa: SLF001
-    offsets = (part.settings, part.starts, part.ends)
+    offsets = (scanned.settings, scanned.starts, scanned.ends)
     return companion(spark, "delivery.DeliveryApi").scan(
         session, *offsets, pipeline, fenced, committed, rule
     )
 
 
-def scan_dead_letters(spark: SparkSession, part: Part, pipeline: str, committed: str) -> str:
+def scan_dead_letters(
+    spark: SparkSession, scanned: OffsetRange, pipeline: str, committed: str
+) -> str:
     """Collect the dead letters in an offset range; ``EarlierDeadLetters.java`` reads the result."""
-    offsets = (part.settings, part.starts, part.ends)
+    offsets = (scanned.settings, scanned.starts, scanned.ends)
     return str(companion(spark, "delivery.DeliveryApi").deadLetters(*offsets, pipeline, committed))
 
 

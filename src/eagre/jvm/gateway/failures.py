@@ -6,6 +6,10 @@ import re
 from pathlib import Path
 from subprocess import TimeoutExpired
 
+STOPPED = re.compile(
+    "Cannot call methods on a stopped SparkContext|SparkContext was shut down"
+    "|SparkContext has been shutdown"
+)
 GONE_SECONDS = 2.0
 """How long to wait for a killed JVM to exit."""
 
@@ -19,23 +23,31 @@ def library_folders() -> tuple[str, ...]:
 
 
 def jvm_gone(error: BaseException) -> bool:
-    """Return whether an error means that the JVM has exited.
+    """Return whether an error means that the JVM has exited, or never came up.
 
-    If the JVM exits during a class lookup, py4j reports a missing class.
+    If the JVM exits during a class lookup, py4j reports a missing class, or calls a package.
     """
     from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
     from pyspark import SparkContext
 
-    if isinstance(error, ConnectionError | Py4JNetworkError):
+    lost = isinstance(error, ConnectionError | Py4JNetworkError)
+    if lost or "JAVA_GATEWAY_EXITED" in str(error):
         return True
     process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
-    if process is None or not isinstance(error, Py4JError) or isinstance(error, Py4JJavaError):
+    if process is None or isinstance(error, Py4JJavaError):
         return False
+    if not isinstance(error, Py4JError | TypeError):
+        return bool(process.poll() is not None)
     try:
         process.wait(GONE_SECONDS)
     except TimeoutExpired:
         return False
     return True
+
+
+def context_stopped(error: BaseException) -> bool:
+    """Return whether an error means that the cluster has removed the application."""
+    return STOPPED.search(str(error)) is not None
 
 
 def reason(error: BaseException) -> str:

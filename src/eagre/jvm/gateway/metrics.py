@@ -1,9 +1,9 @@
-"""What a JVM counts: rows, failed records, GC pauses, lag."""
+"""What the JVMs of a session count: rows, failed records, GC pauses, lag."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eagre.jvm.gateway.handshake import companion
@@ -13,14 +13,12 @@ if TYPE_CHECKING:
 
 
 def row_counts(spark: SparkSession) -> dict[str, int]:
-    """Return what became of rows in the driver's JVM: their number by ``pipeline/outcome``."""
-    return dict(json.loads(companion(spark, "metrics.RowCounters").all()))
+    """Return what became of rows, executors included: their number by ``pipeline/outcome``."""
+    return dict(json.loads(companion(spark, "cluster.Cluster").rowCounts()))
 
 
-def upserted(spark: SparkSession, pipeline: str) -> int | None:
-    """Return how many rows of a pipeline databases accepted; None if executors write them."""
-    if not str(spark.sparkContext.master).startswith("local"):
-        return None
+def upserted(spark: SparkSession, pipeline: str) -> int:
+    """Return how many rows of a pipeline databases accepted."""
     return row_counts(spark).get(f"{pipeline}/upserted", 0)
 
 
@@ -38,18 +36,19 @@ def suspects(spark: SparkSession, pipeline: str | None = None) -> list[tuple[str
 
 @dataclass(frozen=True)
 class JvmMetrics:
-    """The current metrics of a JVM.
+    """The current metrics of a session: of its JVM, with those of the executors added.
 
     Attributes:
         pauses: The number of GC pauses so far.
         paused_ms: Their total duration.
         longest_pause_ms: The longest pause since the last call.
         heap_mb: The heap in use.
-        lag: Records not yet fetched, by ``topic/partition``, according to the JVM's consumers;
-            empty on a cluster.
+        lag: Records not yet fetched, by ``topic/partition``, according to the consumers.
         consumed: Records that its consumers have fetched.
         waits: By ``topic/partition``: the number of records read, their total waiting time in the
             topic in ms, and the longest one since the last call.
+        executors: On a cluster, the pauses and the heap of each JVM, by ``driver`` or the
+            executor's id.
     """
 
     pauses: int
@@ -59,11 +58,12 @@ class JvmMetrics:
     lag: dict[str, int]
     consumed: int
     waits: dict[str, list[int]]
+    executors: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def jvm_metrics(spark: SparkSession) -> JvmMetrics:
-    """Return the metrics of the session's JVM, in one call."""
-    return JvmMetrics(**json.loads(companion(spark, "metrics.JvmMetrics").report()))
+    """Return the metrics of the session, in one call."""
+    return JvmMetrics(**json.loads(companion(spark, "cluster.Cluster").metrics()))
 
 
 def parse_partition(name: str) -> tuple[str, int]:

@@ -48,6 +48,12 @@ def transform_with_state(  # noqa: PLR0913, PLR0917  (as in Java)
     return ClassicDataFrame(rows, spark)
 
 
+def subscriptions(rows: DataFrame) -> list[list[str]]:
+    """Return the topics of each streaming source, as Spark orders them; empty if one has none."""
+    found = companion(rows.sparkSession, "CommitApi").subscriptions(rows._jdf)  # noqa: SLF001
+    return [[topic.strip() for topic in str(subscribed).split(",")] for subscribed in found]
+
+
 def warm_workers(spark: SparkSession, options: str) -> None:
     """Start the worker daemon before the first row needs it."""
     companion(spark, "python.PythonApi").warm(options)

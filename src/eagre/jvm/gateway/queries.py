@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from eagre.jvm.gateway.handshake import companion
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -35,14 +37,20 @@ def warm_up_planner(
 
 
 def flush_producers(spark: SparkSession, client_id: str) -> None:
-    """Deliver what an earlier run of a query in this JVM left in its producers."""
-    companion(spark, "spark.SinkProducers").flushAll(client_id)
+    """Deliver what an earlier run of a query left in its producers, here and on the executors."""
+    companion(spark, "cluster.Cluster").deliver(client_id)
 
 
 def await_tasks(spark: SparkSession, query: StreamingQuery, wait_seconds: float) -> bool:
     """Wait for the tasks of a stopped query: until they have ended, they may read and write."""
     wait_ms = int(wait_seconds * 1000)
     return bool(companion(spark, "CommitApi").awaitTasks(str(query.runId), wait_ms))
+
+
+def repartition(spark: SparkSession, checkpoint: Path, partitions: int) -> None:
+    """Distribute the state of a stopped query over another number of partitions."""
+    manager = spark._streamingCheckpointManager  # noqa: SLF001  (experimental in Spark 4.3)
+    manager.repartition(str(checkpoint), partitions)
 
 
 class MidEpochCommits:
@@ -54,11 +62,14 @@ class MidEpochCommits:
         query: StreamingQuery,
         *,
         pauses: bool,
+        patience: float,
         pipeline: str,
         client_id: str,
     ) -> None:
         api = companion(spark, "CommitApi")
-        self._java = api.start(_java_query(query), pauses, pipeline, client_id)
+        self._java = api.start(
+            _java_query(query), pauses, int(patience * 1000), pipeline, client_id
+        )
 
     def request(self) -> None:
         """Request a commit; it completes when the producers have sent their buffered records."""
@@ -76,6 +87,21 @@ class MidEpochCommits:
     def under_way(self) -> bool:
         """Whether a commit was requested and is not complete yet."""
         return bool(self._java.underWay())
+
+    def read_position(self) -> dict[str, Any]:
+        """Return how far the sources have read."""
+        position = str(self._java.readPosition())
+        return json.loads(position) if position else {}
+
+    @property
+    def waits_for(self) -> str:
+        """What the requested commit waits for."""
+        return str(self._java.waitsFor())
+
+    @property
+    def broken(self) -> str:
+        """Why the run can have no more commits; empty while it can."""
+        return str(self._java.broken())
 
     def result(self) -> dict[str, Any] | None:
         """Return the requested commit; None if there is none."""

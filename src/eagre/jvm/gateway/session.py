@@ -12,10 +12,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+EXECUTORS = "2"
+"""The number of executors that YARN and Kubernetes start by default."""
+
+
 def settings(spark: SparkSession) -> dict[str, str]:
     """Return all explicit settings of a session and its context, in one call."""
     internals = companion(spark, "spark.SparkInternals")
     return dict(json.loads(internals.settings(spark._jsparkSession)))  # noqa: SLF001
+
+
+def ping(spark: SparkSession) -> None:
+    """Return when the JVM has answered a request; any thread may ask."""
+    spark.sparkContext._jsc.startTime()  # noqa: SLF001
 
 
 def slots(spark: SparkSession) -> int | None:
@@ -23,6 +32,22 @@ def slots(spark: SparkSession) -> int | None:
     conf = settings(spark)
     cores = _cores(spark, str(spark.sparkContext.master), conf)
     return None if cores is None else cores // int(conf.get("spark.task.cpus", "1"))
+
+
+def executor_slots(spark: SparkSession) -> int | None:
+    """Return how many tasks the executors can run now; None if tasks run in the driver."""
+    found = int(companion(spark, "cluster.Cluster").slots(spark.sparkContext._jsc.sc()))  # noqa: SLF001
+    return None if found < 0 else found
+
+
+def lost_executors(spark: SparkSession) -> list[str]:
+    """Return which executors have been lost so far, and why."""
+    return list(json.loads(companion(spark, "cluster.Cluster").lostExecutors()))
+
+
+def silence_seconds(spark: SparkSession) -> float:
+    """Return when every executor that was lost has ended for certain, in seconds from now."""
+    return float(companion(spark, "cluster.Cluster").silentInMs()) / 1000
 
 
 def _cores(spark: SparkSession, master: str, conf: dict[str, str]) -> int | None:
@@ -33,9 +58,20 @@ def _cores(spark: SparkSession, master: str, conf: dict[str, str]) -> int | None
     local_cluster = re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,", master)
     if local_cluster:
         return int(local_cluster[1]) * int(local_cluster[2])
-    instances, cores = (conf.get(f"spark.executor.{k}") for k in ("instances", "cores"))
-    fixed = conf.get("spark.dynamicAllocation.enabled", "false").lower() != "true"
-    return int(instances) * int(cores) if instances and cores and fixed else None
+    return _cluster_cores(master, conf)
+
+
+def _cluster_cores(master: str, conf: dict[str, str]) -> int | None:
+    """Return the cores that a session asks a cluster for; None if the cluster decides."""
+    if conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
+        return None
+    instances, cores = (conf.get(f"spark.executor.{key}") for key in ("instances", "cores"))
+    if master.startswith(("yarn", "k8s:")):
+        instances, cores = instances or EXECUTORS, cores or "1"
+    asked = int(instances) * int(cores) if instances and cores else None
+    limit = conf.get("spark.cores.max")
+    limits = [asked] if asked else []
+    return min([*limits, int(limit)]) if limit else asked
 
 
 def _processors(spark: SparkSession) -> int:

@@ -104,10 +104,11 @@ def task_retries(facts: Facts) -> Iterator[Match]:
 
     Each attempt silently sends the rows since the start of the epoch again. With a single attempt
     the failure is visible, and the supervisor restarts the query. With shuffles Spark never
-    retries.
+    retries. Eagre's sessions set one attempt unless you set another number.
     """
     tries = number(facts.setting("spark.task.maxFailures", "4"), 4)
-    if facts.slots is None and not facts.plan.exchanges and tries > 1:
+    on_cluster = facts.slots is None or not facts.local
+    if on_cluster and not facts.plan.exchanges and tries > 1:
         yield Match(
             "spark.task.maxFailures",
             f"Spark silently runs a failing task {tries} times, each time from the epoch's start.",

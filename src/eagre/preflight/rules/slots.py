@@ -33,6 +33,11 @@ def slots_too_few(facts: Facts) -> Iterator[Match]:
     only as many partitions as there are slots: with 4 partitions and 2 slots it delivers half of
     the records, without an error or a log line. `eagre size APP.py` shows the total. In local mode
     a slot is a thread and costs little while it waits: use `--master local[64]`, Eagre's default.
+
+    On a cluster a slot is a core. The check knows their number if the settings fix it: by
+    `spark.executor.instances` and `spark.executor.cores`, by `spark.cores.max`, or by the defaults
+    of YARN and Kubernetes. With dynamic allocation, and on a standalone cluster without a limit,
+    the cluster decides, and this rule says nothing.
     """
     terms = facts.terms
     if terms is None or facts.slots is None or sum(terms) <= facts.slots:
@@ -44,14 +49,16 @@ def slots_too_few(facts: Facts) -> Iterator[Match]:
         if starving
         else "Spark fails the query"
     )
+    more = f"run with --master local[{needed}] or more"
+    if not facts.local:
+        more = f"ask the cluster for {needed} cores or more (spark.executor.instances)"
     yield Match(
         "task slots",
         f"the query needs {added(terms)} slots and the session has {facts.slots}: {outcome}.",
-        f"run with --master local[{needed}] or more"
-        + ("." if starving else f", or lower {SHUFFLE_PARTITIONS}."),
+        more + ("." if starving else f", or lower {SHUFFLE_PARTITIONS}."),
         line=facts.plan.exchanges[-1].line if facts.plan.exchanges else "",
         numbers={"needed": needed, "slots": facts.slots},
-        settings={"spark.master": f"local[{needed}]"},
+        settings={"spark.master": f"local[{needed}]"} if facts.local else {},
         error_class="" if starving else "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT",
     )
 

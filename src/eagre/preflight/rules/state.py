@@ -99,10 +99,10 @@ def watermark_short(facts: Facts) -> Iterator[Match]:
     real_time_only=False,
 )
 def state_partitions(facts: Facts) -> Iterator[Match]:
-    """A checkpoint fixes the number of shuffle partitions of a stateful query permanently.
+    """The setting does not change the number of shuffle partitions of a checkpoint with state.
 
-    Each shuffle partition has one partition of the state. To change the number, run
-    `eagre checkpoint reset`, and start again with `--from`.
+    Each shuffle partition has one partition of the state. To change the number, stop the pipeline
+    and run `eagre checkpoint repartition`, which distributes the state again.
     """
     checkpoint = facts.checkpoint
     setting = facts.settings.get(SHUFFLE_PARTITIONS)
@@ -113,7 +113,7 @@ def state_partitions(facts: Facts) -> Iterator[Match]:
             SHUFFLE_PARTITIONS,
             f"the checkpoint has {checkpoint.shuffle_partitions} shuffle partitions, the session "
             f"{setting}.",
-            "set the checkpoint's number, or start from scratch with `eagre checkpoint reset`.",
+            "set the checkpoint's number, or change it with `eagre checkpoint repartition`.",
             numbers={"checkpoint": checkpoint.shuffle_partitions, "session": number(setting, 0)},
             settings={SHUFFLE_PARTITIONS: str(checkpoint.shuffle_partitions)},
         )

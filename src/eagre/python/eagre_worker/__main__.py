@@ -1,7 +1,8 @@
 """The worker daemon of an executor: imports once, then forks a worker for each connection.
 
 ``python -m eagre_worker SOCKET`` prints ``ready`` when it listens. When its standard input closes,
-the JVM is gone: the daemon then kills itself and its workers.
+the JVM is gone: the daemon then kills itself and its workers. They ignore the signals that end a
+service, because the rows in flight must be finished first.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def main() -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(sys.argv[1])
     listener.listen(_BACKLOG)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sign, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     os.write(1, b"ready\n")
     os.dup2(2, 1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as T
 
-from .compiled import compiled
+from .compiled_codec import compiled
 from .layout import LENGTH, TEXTS, Codec, NoCodecError, WrongTypeError
 from .sequences import elements
 

@@ -8,7 +8,7 @@ import os
 import sys
 
 
-class Lines(io.TextIOBase):
+class PrefixedLines(io.TextIOBase):
     """A text stream that writes whole lines to standard error, each with a prefix."""
 
     def __init__(self, prefix: str) -> None:
@@ -39,7 +39,7 @@ class Lines(io.TextIOBase):
 
 def redirect(name: str) -> None:
     """Send ``print``, warnings and logging of this process to the log."""
-    sys.stdout = sys.stderr = Lines(f"[{name}] ")
+    sys.stdout = sys.stderr = PrefixedLines(f"[{name}] ")
     logging.basicConfig(
         level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from . import log
 from .codec import row_codec
-from .state import Processing
+from .state import ProcessorRunner
 from .wire import COUNT, Blocks, JvmGoneError, Wire
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def serve(connection: socket.socket) -> None:
     spec = json.loads(hello.block())
     log.redirect(spec["pipeline"])
     sys.path[:0] = [entry for entry in spec["path"] if entry not in sys.path]
-    memory = Memory(spec["memory_mb"])
+    memory = MemoryLimit(spec["memory_mb"])
     try:
         task = _task(spec, [cloudpickle.loads(hello.block()) for _ in spec["names"]], memory)
     except Exception as error:  # noqa: BLE001  (reported to the JVM)
@@ -61,9 +61,9 @@ def _pid() -> bytes:
     return struct.pack("<q", os.getpid())
 
 
-def _task(spec: dict[str, Any], functions: Sequence[Any], memory: Memory) -> Any:  # noqa: ANN401
+def _task(spec: dict[str, Any], functions: Sequence[Any], memory: MemoryLimit) -> Any:  # noqa: ANN401
     if spec["kind"] == "state":
-        return Processing(spec, functions[0], memory, reason)
+        return ProcessorRunner(spec, functions[0], memory, reason)
     return RowFunctions(spec, functions, memory)
 
 
@@ -71,7 +71,7 @@ class ExhaustedError(Exception):
     """The worker is out of memory because of earlier rows: a new worker retries the row."""
 
 
-class Memory:
+class MemoryLimit:
     """The worker's memory, against its limit."""
 
     def __init__(self, limit_mb: int) -> None:
@@ -108,7 +108,7 @@ class RowFunctions:
     """Functions of a row: each gets its arguments, and the results of a row return together."""
 
     def __init__(
-        self, spec: dict[str, Any], functions: Sequence[Callable[..., Any]], memory: Memory
+        self, spec: dict[str, Any], functions: Sequence[Callable[..., Any]], memory: MemoryLimit
     ) -> None:
         self._names = spec["names"]
         self._functions = [_all_of(f) for f in functions] if spec["kind"] == "flat" else functions

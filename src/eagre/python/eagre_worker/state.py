@@ -87,14 +87,14 @@ class Handle:
         return self.timers.all()
 
 
-class Processing:
+class ProcessorRunner:
     """Runs a stateful processor."""
 
     def __init__(
         self,
         spec: dict[str, Any],
         processor: Any,  # noqa: ANN401  (the user's StatefulProcessor)
-        memory: Any,  # noqa: ANN401  (serve.Memory)
+        memory: Any,  # noqa: ANN401  (serve.MemoryLimit)
         reason: Callable[[str, BaseException], str],
     ) -> None:
         self._name = spec["names"][0]

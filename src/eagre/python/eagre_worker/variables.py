@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .layout import WrongTypeError
 from .rows import Rows
 from .session import (
     ASK_ENTRY,
@@ -34,7 +35,18 @@ class Variable(CallState):
     def __init__(self, session: Session, index: int, spec: dict[str, Any]) -> None:
         self._session = session
         self._index = index
+        self._name = spec["name"]
         self._rows = Rows(spec["schema"])
+
+    def _encode(self, value: Any) -> bytes:  # noqa: ANN401  (checked by the codec)
+        return self._named("value", self._rows, value)
+
+    def _named(self, part: str, rows: Rows, value: Any) -> bytes:  # noqa: ANN401  (as above)
+        """Encode a row, and name this variable if it has the wrong type."""
+        try:
+            return rows.encode(value)
+        except WrongTypeError as error:
+            raise WrongTypeError(f"a {part} of the state {self._name!r}: {error}") from None
 
 
 class Value(Variable):
@@ -68,7 +80,7 @@ class Value(Variable):
 
     def update(self, newValue: Any) -> None:  # noqa: ANN401, N803  (PySpark's name)
         """Set the key's value."""
-        self._data = self._rows.encode(newValue)
+        self._data = self._encode(newValue)
         self._session.change(UPDATE, self._index, block(self._data))
 
     def clear(self) -> None:
@@ -129,7 +141,7 @@ class List(Variable):
         self._session.change(LIST_CLEAR, self._index)
 
     def _encoded(self, values: Iterable[Any]) -> list[bytes]:
-        encoded = [self._rows.encode(value) for value in values]
+        encoded = [self._encode(value) for value in values]
         if not encoded:
             raise ValueError("a list state does not accept an empty list; use clear()")
         return encoded
@@ -141,6 +153,7 @@ class Map(Variable):
     def __init__(self, session: Session, index: int, spec: dict[str, Any]) -> None:
         super().__init__(session, index, spec)
         self._keys = Rows(spec["key"])
+        self._single = len(spec["key"]["fields"]) == 1
 
     def forget(self) -> None:
         """Reset before a call."""
@@ -157,11 +170,16 @@ class Map(Variable):
         self._known = dict(known)
 
     def _entry(self, key: Any) -> bytes | None:  # noqa: ANN401  (checked by the codec)
-        name = self._keys.encode(key)
+        name = self._key(key)
         if name not in self._known and not self._complete:
             reply = self._session.ask(ASK_ENTRY, self._index, block(name))
             self._known[name] = reply.block() if reply.take(FLAG)[0] else None
         return self._known.get(name)
+
+    def _key(self, key: Any) -> bytes:  # noqa: ANN401  (checked by the codec)
+        """Encode a key; a plain string is the key of one field."""
+        plain = self._single and isinstance(key, str)
+        return self._named("key", self._keys, (key,) if plain else key)
 
     def _all(self) -> dict[bytes, bytes]:
         if not self._complete:
@@ -186,7 +204,7 @@ class Map(Variable):
 
     def updateValue(self, key: Any, value: Any) -> None:  # noqa: ANN401, N802
         """Set an entry."""
-        name, data = self._keys.encode(key), self._rows.encode(value)
+        name, data = self._key(key), self._encode(value)
         self._known[name] = data
         self._session.change(MAP_PUT, self._index, block(name) + block(data))
 
@@ -205,7 +223,7 @@ class Map(Variable):
 
     def removeKey(self, key: Any) -> None:  # noqa: ANN401, N802
         """Remove an entry."""
-        name = self._keys.encode(key)
+        name = self._key(key)
         self._known[name] = None
         self._session.change(MAP_REMOVE, self._index, block(name))
 

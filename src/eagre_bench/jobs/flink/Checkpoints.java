@@ -7,14 +7,14 @@ import java.util.Comparator;
 import java.util.Optional;
 import java.util.stream.Stream;
 
-/** The checkpoints that earlier runs of the job have left behind. */
+/** The checkpoints of earlier runs of the job. */
 final class Checkpoints {
     private static final int DEPTH = 3;
     private static final String COMPLETE = "glob:**/chk-*/_metadata";
 
     private Checkpoints() {}
 
-    /** The newest complete one below a folder; Flink writes its metadata last and all at once. */
+    /** The newest complete checkpoint below a folder; Flink writes its metadata last, by a rename. */
     static Optional<Path> newest(Path folder) throws IOException {
         try (Stream<Path> below = Files.walk(folder, DEPTH)) {
             return below.filter(folder.getFileSystem().getPathMatcher(COMPLETE)::matches)

@@ -87,7 +87,7 @@ public final class FlinkJob {
         return flink.fromSource(topics.source(type), eventTime, "source").uid("source");
     }
 
-    /** What follows from the job file itself, then what its settings say. */
+    /** The configuration from the fields of the job file, overridden by its settings. */
     private static Configuration configuration(JobFile job) throws IOException {
         Path state = Files.createDirectories(Path.of(job.state()).toAbsolutePath());
         Configuration configuration = new Configuration();

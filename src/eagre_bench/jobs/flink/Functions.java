@@ -15,7 +15,7 @@ import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.util.Collector;
 
-/** What is done with one event at a time. */
+/** The functions that process one event at a time. */
 final class Functions {
     private static final long LEAST_AMOUNT = 500;
     private static final long MIDDLE_AMOUNT = 10_000;
@@ -24,7 +24,7 @@ final class Functions {
 
     private Functions() {}
 
-    /** The event as it came. */
+    /** The unchanged event. */
     static final class Forward implements MapFunction<Event, Output> {
         private static final long serialVersionUID = 1;
 

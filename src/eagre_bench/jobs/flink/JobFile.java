@@ -9,7 +9,7 @@ import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.annotation.JsonIgn
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.annotation.JsonProperty;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
 
-/** What the job is asked to do: the JSON file that the README of this folder's parent describes. */
+/** The configuration of the job: the JSON file that ../README.md describes. */
 @JsonIgnoreProperties(ignoreUnknown = true)
 record JobFile(
         String workload,
@@ -36,7 +36,7 @@ record JobFile(
         return named(PRODUCER);
     }
 
-    /** Hands over what is set for Flink itself, neither for the consumer nor for the producer. */
+    /** Applies the settings of Flink itself, without those of the consumer and the producer. */
     void eachOfFlink(BiConsumer<String, String> use) {
         settings.forEach((name, value) -> {
             if (!name.startsWith(CONSUMER) && !name.startsWith(PRODUCER)) {

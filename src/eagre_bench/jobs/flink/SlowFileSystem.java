@@ -14,7 +14,7 @@ import org.apache.flink.core.fs.RecoverableWriter;
 import org.apache.flink.core.fs.local.LocalFileSystem;
 import org.apache.flink.core.fs.local.LocalRecoverableWriter;
 
-/** The local file system with a pause before each request, as a remote store has one. */
+/** The local file system with a delay before each request, as of a remote store. */
 final class SlowFileSystem extends FileSystem {
     static final URI ROOT = URI.create("slow:///");
 
@@ -98,7 +98,7 @@ final class SlowFileSystem extends FileSystem {
         return local.getFileBlockLocations(file, start, length);
     }
 
-    /** A checkpoint's metadata is written through this: a file that appears whole, by a rename. */
+    /** Writes a checkpoint's metadata: the file appears atomically, by a rename. */
     @Override
     public RecoverableWriter createRecoverableWriter() {
         return new LocalRecoverableWriter(local) {
@@ -130,7 +130,7 @@ final class SlowFileSystem extends FileSystem {
         return true;
     }
 
-    /** A new file with a pause before it is committed; writing itself is as fast as ever. */
+    /** A new file with a delay before it is committed; writing is not delayed. */
     private final class SlowStream extends RecoverableFsDataOutputStream {
         private final RecoverableFsDataOutputStream file;
 

@@ -4,7 +4,7 @@ import java.net.URI;
 import org.apache.flink.core.fs.FileSystem;
 import org.apache.flink.core.fs.FileSystemFactory;
 
-/** Makes {@code slow:///folder} mean the local folder behind a store that takes its time. */
+/** Maps {@code slow:///folder} to the local folder, with a delay for each request. */
 public final class SlowFileSystemFactory implements FileSystemFactory {
     @Override
     public String getScheme() {

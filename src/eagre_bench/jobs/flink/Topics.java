@@ -15,7 +15,7 @@ import org.apache.flink.util.Collector;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
-/** The two ends of the job in Kafka. */
+/** The source and the sink of the job. */
 final class Topics {
     private final JobFile job;
 

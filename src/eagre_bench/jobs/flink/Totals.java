@@ -1,6 +1,6 @@
 package dev.eagre.bench.flink;
 
-/** What is kept for a card, or for a card's window; a POJO by Flink's rules. */
+/** The state of a card, or of a card's window; a POJO by Flink's rules. */
 public class Totals {
     public long n;
     public long total;

@@ -8,7 +8,7 @@ import org.apache.flink.streaming.api.windowing.triggers.TriggerResult;
 import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
 import org.apache.flink.util.Collector;
 
-/** The parts of a window that tells its totals after every payment. */
+/** The parts of a window that emits its totals after every payment. */
 final class Windows {
     private Windows() {}
 
@@ -39,7 +39,7 @@ final class Windows {
         public void clear(TimeWindow window, TriggerContext context) {}
     }
 
-    /** Adds each payment to the totals, so that none is kept. */
+    /** Adds each payment to the totals, so that no payment is stored. */
     static final class Adding implements AggregateFunction<Payment, Totals, Totals> {
         private static final long serialVersionUID = 1;
 

@@ -7,7 +7,7 @@ import java.io.File;
 import java.io.IOException;
 import java.util.Map;
 
-/** What the job is asked to do: the JSON file that the README of this folder's parent describes. */
+/** The configuration of the job: the JSON file that ../README.md describes. */
 @JsonIgnoreProperties(ignoreUnknown = true)
 record JobFile(
         String workload,

@@ -10,7 +10,7 @@ import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.serialization.Serializer;
 
-/** JSON objects in topics, and the shapes that results can have. */
+/** JSON objects in topics, and the types of the results. */
 final class Json {
     private static final ObjectMapper MAPPER = new ObjectMapper();
 

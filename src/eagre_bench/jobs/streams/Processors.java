@@ -12,11 +12,11 @@ import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.WindowStore;
 import org.apache.kafka.streams.state.WindowStoreIterator;
 
-/** What the DSL has no word for. */
+/** Processors for what the DSL does not offer. */
 final class Processors {
     private Processors() {}
 
-    /** Gives a result the time it is sent, since Streams would hand on the time of its event. */
+    /** Sets the time of a result to the time of its sending; Streams would use the time of its event. */
     static final class Stamp extends ContextualProcessor<String, Object, String, Object> {
         @Override
         public void process(Record<String, Object> result) {
@@ -24,7 +24,7 @@ final class Processors {
         }
     }
 
-    /** Lets the first payment of an id pass; an id is forgotten after ten minutes. */
+    /** Forwards the first payment of an id; an id is forgotten after ten minutes. */
     static final class Dedup implements ProcessorSupplier<String, Payment, String, Payment> {
         private static final Duration REMEMBERED = Duration.ofMinutes(10);
         private static final String SEEN = "seen";

@@ -26,8 +26,8 @@ public final class StreamsJob {
     }
 
     /**
-     * What follows from the job file itself, then what its settings say. As a static member, a job
-     * that was killed gets its partitions back at once, and not when its session has timed out.
+     * The configuration from the fields of the job file, overridden by its settings. As a static member, a
+     * killed job gets its partitions back immediately, not after its session has timed out.
      */
     private static Properties properties(JobFile job) {
         Properties properties = new Properties();

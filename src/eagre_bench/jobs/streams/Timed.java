@@ -1,6 +1,6 @@
 package dev.eagre.bench.streams;
 
-/** What has a time of its own, in milliseconds since 1970. */
+/** A record with an event time, in milliseconds since 1970. */
 interface Timed {
     long time();
 }

@@ -4,7 +4,7 @@ import java.nio.ByteBuffer;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 
-/** What is kept for a card, or for a card's window. */
+/** The state of a card, or of a card's window. */
 record Totals(long n, long total, long least, long largest) {
     static final Totals NONE = new Totals(0, 0, Long.MAX_VALUE, Long.MIN_VALUE);
     static final Serde<Totals> SERDE = Serdes.serdeFrom(

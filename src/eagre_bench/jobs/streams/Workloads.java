@@ -19,7 +19,7 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.StateStore;
 
-/** The workloads in the Streams DSL; the topic is keyed as the state is: nothing is repartitioned. */
+/** The workloads in the Streams DSL. Topic and state have the same key, so nothing is repartitioned. */
 final class Workloads {
     private static final long LEAST_AMOUNT = 500;
     private static final long MIDDLE_AMOUNT = 10_000;

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
 import time
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from eagre.commit import schedule
+from eagre.commit.offset_log import follow_sources
 from eagre.commit.schedule import CLOSE_SECONDS, EPOCHS, STATE_SETTINGS, CommitSchedule
 from eagre.delivery import Outputs, Quarantine, begin
 from eagre.delivery.quarantine import CRASHES
 from eagre.errors import BrokerError, EagreError, PipelineFailed
 from eagre.jvm import gateway
 from eagre.pipeline import started, trigger
-from eagre.runtime.description import about, graph
-from eagre.runtime.epochs import Epochs
+from eagre.runtime.execution.description import about, graph
+from eagre.runtime.execution.epochs import Epochs
+from eagre.runtime.execution.failures import NO_SLOTS, recognized
+from eagre.runtime.execution.overdue import OverdueCommit, spark_epoch_reason
 from eagre.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -28,15 +32,12 @@ if TYPE_CHECKING:
     from eagre.commit import Checkpoint, DeliveryLog
     from eagre.connectors import ReplayFilter
     from eagre.pipeline import Pipeline
+    from eagre.runtime.execution.executors import Executors
     from eagre.runtime.parent import Parent
     from eagre.runtime.resolved_run import ResolvedRun
 
 STATUS_SECONDS = 1
 RELEASE_SECONDS = 30.0
-NO_SPACE = "No space left on device"
-BROKEN_STATE = re.compile(
-    "CANNOT_LOAD_STATE_STORE|CHECKPOINT_FILE_CHECKSUM|STATE_STORE_ROW_CHECKSUM"
-)
 LARGE_LAG = 1_000
 """From this lag at the start, the run reports that it is catching up, and when it has."""
 
@@ -48,12 +49,14 @@ class Run:
     spark: SparkSession
     resolved: ResolvedRun
     parent: Parent
+    executors: Executors
     started: float = field(default_factory=time.monotonic)
     delivery_log: DeliveryLog | None = None
     outputs: Outputs | None = None
     query: StreamingQuery | None = None
     schedule: CommitSchedule | None = None
     _unreachable: bool = False
+    _ended: bool | None = None
     _graph_reported: bool = False
     _epochs: Epochs = field(default_factory=Epochs)
 
@@ -72,18 +75,15 @@ class Run:
         """The records that crashed their task in earlier runs."""
         return Quarantine(self.checkpoint.path)
 
-    def failed(self, error: Exception) -> PipelineFailed:
+    def failed(self, error: Exception) -> EagreError:
         """Describe a failure: Spark rejected the query, or the query failed while running."""
         reason = gateway.reason(error)
-        if NO_SPACE in str(error):
-            return disk_full(f"{self.checkpoint.path} or Spark's temporary files")
-        if BROKEN_STATE.search(str(error)):
-            return PipelineFailed(
-                "STATE_BROKEN",
-                f"the state in checkpoint {self.checkpoint.path} cannot be read: {reason}",
-                hint="restore the folder from a backup, or start from scratch with "
-                f"`eagre checkpoint reset {self.checkpoint.path}`.",
-            )
+        if known := recognized(str(error), reason, self.checkpoint.path):
+            return known
+        if lost := self.executors.lost(wait=True):
+            return lost
+        if NO_SLOTS in str(error) and self.executors.on_cluster:
+            return self.executors.full("needs more task slots")
         if self.query is None or not gateway.has_run(self.spark, self.query):
             return PipelineFailed(
                 "QUERY_REFUSED", f"Spark rejected {self.pipeline.name!r}: {reason}"
@@ -103,12 +103,13 @@ class Run:
 
     def start(self) -> StreamingQuery:
         """Build and start the query; an error in the user's function names its line."""
-        writer = self._writer(self._replay_filter())
+        self._follow_sources(writer := self._writer(self._replay_filter()))
         commits = self._supported_commits(writer)
         epoch = EPOCHS[commits] if commits else self.resolved.every
         for key, value in STATE_SETTINGS.items() if commits == "state" else ():
             self.spark.conf.set(key, value)
         mode = self.resolved.mode
+        self.parent.begin()
         query = self.query = started(writer.trigger(**trigger(mode, epoch)), mode)
         if commits:
             self.schedule = self._schedule(query, pauses=commits != "rows")
@@ -160,6 +161,12 @@ class Run:
             raise self.pipeline.cannot_be_built(error) from error
         return writer.option("checkpointLocation", str(self.checkpoint.path))
 
+    def _follow_sources(self, writer: DataStreamWriter) -> None:
+        """Let Spark find the offsets of each source, also if the pipeline has other sources now."""
+        sources = gateway.subscriptions(writer._df)  # noqa: SLF001  (not public)
+        for topic in sorted(follow_sources(self.checkpoint.path, sources, self.resolved.start)):
+            self.parent.say(f"topic {topic!r} is new in this checkpoint")
+
     def _supported_commits(self, writer: DataStreamWriter) -> str:
         """Return the kind of mid-epoch commits the query supports; empty if it supports none."""
         topics = [topic for source in self.pipeline.sources for topic in source.topics]
@@ -177,6 +184,7 @@ class Run:
                 self.spark,
                 query,
                 pauses=pauses,
+                patience=schedule.PATIENCE_SECONDS,
                 pipeline=self.pipeline.name,
                 client_id=sink.client_id(self.pipeline.name) if sink else "",
             ),
@@ -203,11 +211,20 @@ class Run:
         if catching_up:
             self.parent.say(f"catching up: {backlog:,} records are waiting in the source")
         drained = False
-        watchdog = Watchdog(self.resolved.topics, self.resolved.sources, self.parent.tell)
+        watchdog = Watchdog(
+            self.resolved.topics,
+            self.resolved.sources,
+            self.parent.tell,
+            trigger_seconds=self.resolved.trigger_seconds,
+            reader_seconds=self.executors.reader_seconds,
+        )
+        overdue = OverdueCommit(self.resolved.every_ms / 1000, self.parent.say)
         while not self._over(query):
             if self.parent.draining.is_set() and not drained:
                 drained = True
                 self._drain(query)
+            elif self.schedule and self.schedule.broken and (lost := self.executors.lost()):
+                raise lost
             elif self.schedule and (watchdog.grown or self.schedule.epoch_too_long):
                 self._close(query)
                 return True
@@ -220,8 +237,9 @@ class Run:
             epochs = self._epochs_done(progress)
             jvm = {**asdict(metrics), "at": time.time()}
             late = gateway.row_counts(self.spark).get(f"{self.pipeline.name}/late", 0)
+            commit = overdue.observe(epochs, self._commit_waits_for(lag))
             self.parent.tell(
-                "status", lag=lag, written=written, epochs=epochs, late=late, vitals=jvm
+                "status", lag=lag, written=written, epochs=epochs, late=late, vitals=jvm, **commit
             )
             watchdog.observe(written, metrics.consumed, lags, unreachable=self._unreachable)
             if catching_up and lag is not None and lag < LARGE_LAG:
@@ -255,6 +273,18 @@ class Run:
         """Wait for the tasks of a query that has ended: another may follow in this JVM."""
         if self.schedule and not self.schedule.query.release(RELEASE_SECONDS):
             self.parent.say("tasks of the stopped query are still running")
+
+    def end(self) -> bool:
+        """Stop a query that has failed; return whether all of its tasks have certainly ended."""
+        if self.query is None:
+            return True
+        if self._ended is None:
+            self._ended = False
+            with contextlib.suppress(Exception):  # its JVM may be gone
+                self.query.stop()
+                released = self.schedule and self.schedule.query.release(RELEASE_SECONDS)
+                self._ended = bool(released)
+        return self._ended
 
     def _epochs_done(self, progress: StreamingQueryProgress | None) -> int:
         """Count the commits, including mid-epoch commits."""
@@ -307,6 +337,12 @@ class Run:
         except BrokerError:
             return None
 
+    def _commit_waits_for(self, lag: int | None) -> str:
+        """Say what the next commit waits for; empty if there is nothing to commit."""
+        if self._unreachable:
+            return "the brokers do not respond"
+        return self.schedule.waits_for if self.schedule else spark_epoch_reason(lag)
+
     def _lag(
         self, progress: StreamingQueryProgress | None, lags: dict[tuple[str, int], int]
     ) -> int | None:
@@ -347,12 +383,3 @@ class Run:
         ends = {**results, **self.outputs.dead_letters()}
         if self.checkpoint.last_commit() == batch:
             self.delivery_log.add_snapshot(batch, ends)
-
-
-def disk_full(where: str) -> PipelineFailed:
-    """Describe a write that failed because the disk is full."""
-    return PipelineFailed(
-        "DISK_FULL",
-        f"there is no space left for {where}.",
-        hint="free some space: the next start continues from the last commit, and nothing is lost.",
-    )

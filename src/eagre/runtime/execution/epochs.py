@@ -17,15 +17,22 @@ class Epochs:
         self._reported = -1
 
     def new(self, query: StreamingQuery, last: StreamingQueryProgress) -> list[dict[str, Any]]:
-        """Return the epochs that ended since the last call, oldest first."""
-        if last.batchId == self._reported:
+        """Return the epochs that ended since the last call, oldest first.
+
+        An idle trigger has the number of the batch that follows, and is not counted as that batch.
+        """
+        if last.batchId <= self._reported:
             return []
         recent = [last]
         if self._reported >= 0 and last.batchId > self._reported + 1:
             recent = list(query.recentProgress)
-        unreported = {p.batchId: p for p in recent if p.batchId > self._reported}
-        self._reported = last.batchId
-        return [described(p) for p in unreported.values() if "addBatch" in p.durationMs]
+        ended = {
+            p.batchId: p
+            for p in recent
+            if p.batchId > self._reported and "addBatch" in p.durationMs
+        }
+        self._reported = max(ended, default=self._reported)
+        return [described(p) for p in ended.values()]
 
 
 def described(progress: StreamingQueryProgress) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""``eagre deploy``: prints what a service manager or Kubernetes needs to run pipelines."""

@@ -1,0 +1,50 @@
+"""Records checkpoints outside of their folders, in case a folder is lost.
+
+One file is in the user's state, which is lost with a container; the other is beside the folder, on
+its disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from eagre.config import state_dir
+from eagre.files import write_atomically
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def remember(folder: Path, cluster: str) -> None:
+    """Record a checkpoint and its cluster; a place that cannot be written is skipped."""
+    for file in _files(folder):
+        with contextlib.suppress(OSError):
+            write_atomically(file, json.dumps({"path": str(folder), "cluster": cluster}))
+
+
+def is_remembered(folder: Path, cluster: str | None = None) -> bool:
+    """Return whether a folder held a checkpoint, optionally one of this cluster."""
+    clusters = [_cluster(file) for file in _files(folder) if file.exists()]
+    return cluster in clusters if cluster is not None else bool(clusters)
+
+
+def forget(folder: Path) -> None:
+    """Remove the record of a checkpoint."""
+    for file in _files(folder):
+        file.unlink(missing_ok=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    beside = folder.with_name(f".{folder.name}.eagre.json")
+    return [state_dir() / "checkpoints" / f"{name}.json", beside]
+
+
+def _cluster(file: Path) -> str | None:
+    try:
+        return str(json.loads(file.read_text())["cluster"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

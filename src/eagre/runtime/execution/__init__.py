@@ -1,0 +1,1 @@
+"""One execution of a query, from its start to its end: reports, commits, failures, executors."""
