@@ -73,8 +73,12 @@ def pytest_sessionfinish(session, exitstatus):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """Return one test process per core, if the memory allows it."""
-    return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().available // WORKER_MEMORY))
+    """Return a test process per core and one more, if the memory allows it.
+
+    Tests wait a third of the time: for epochs, for restarts, for something not to happen.
+    """
+    cores = os.cpu_count() or 1
+    return max(1, min(cores + 1, psutil.virtual_memory().available // WORKER_MEMORY))
 
 
 @pytest.hookimpl(trylast=True)
@@ -235,8 +239,11 @@ class InProcess:
         wait_until(reported, timeout, f"{event!r} was never reported: {self.events}")
         return self
 
-    def drain(self, timeout=60):
+    def start_drain(self):
         self._parent.draining.set()
+
+    def drain(self, timeout=60):
+        self.start_drain()
         self.join(timeout)
         assert self.failure is None, self.failure
 

@@ -1,5 +1,6 @@
 """Real PostgreSQL and Redis servers for the tests, from PyPI, on loopback, with passwords."""
 
+import contextlib
 import json
 import os
 import pwd
@@ -12,6 +13,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import pytest
 
 from eagre.waiting import wait_until
@@ -57,6 +59,20 @@ class Server:
         """Kill it, as a crash would."""
         self.process.send_signal(self.CRASH)
         self.process.wait(30)
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Pause it with all its processes: connections stay open, and nothing answers."""
+        processes = [self.process, *psutil.Process(self.process.pid).children(recursive=True)]
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in processes:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.send_signal(signal.SIGCONT)
 
     def remove(self):
         self.stop()
@@ -139,6 +155,11 @@ class PostgresServer(Server):
         done = self.psql(sql)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def read_only(self, value):
+        """Refuse writes, as a replica does; ``on`` or ``off``."""
+        self.run(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+        self.run("SELECT pg_reload_conf()")
 
     def rows(self, sql):
         return json.loads(self.run(f"SELECT coalesce(json_agg(t), '[]') FROM ({sql}) t"))

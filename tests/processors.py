@@ -32,6 +32,14 @@ class Sum(StatefulProcessor):
         pass
 
 
+class Totals(Sum):
+    """The sum only, for keys of any type."""
+
+    def handleInputRows(self, key, rows, timerValues):
+        for values in super().handleInputRows(key, rows, timerValues):
+            yield values[:2]
+
+
 class ConnectionFails(StatefulProcessor):
     """Raises a connection error for one of its keys."""
 
@@ -161,6 +169,27 @@ class Timers(StatefulProcessor):
 
     def close(self):
         pass
+
+
+class Stamped(StatefulProcessor):
+    """Passes on its rows with their event time."""
+
+    def init(self, handle):
+        self.seen = handle.getValueState("seen", "n LONG")
+
+    def handleInputRows(self, key, rows, timerValues):
+        for row in rows:
+            yield Row(key=row.key, n=row.n, do=row.do, at=row.at)
+
+    def close(self):
+        pass
+
+
+class FailingTimers(Timers):
+    """Raises when a timer expires."""
+
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+        raise ValueError("too late")
 
 
 class OpenedAt(Sum):

@@ -16,8 +16,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
 from eagre.broker import EmbeddedBroker, Topics
-from eagre.commit import Checkpoint
+from eagre.commit import Checkpoint, mid_epoch_commit
 from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS
+from eagre.runtime.app import App
 from eagre.waiting import wait_until
 from test_private_members import MEMBERS
 from test_run import APP, COUNT, produce, written
@@ -149,6 +150,47 @@ def test_no_commit_goes_back_when_a_task_fails(cli, in_process, eagre_harness):
     assert checkpoint.reached() == position
 
 
+DYING = """
+import pathlib
+import time
+
+import eagre as eg
+
+
+@eg.udf(returns="BIGINT")
+def slow(n):
+    if n < 0:
+        pathlib.Path("{begun}").touch()
+        time.sleep(3)
+    return n
+
+
+@eg.pipeline(source=eg.Kafka("dying-in", schema="n BIGINT"), sink=eg.Kafka("dying-out"))
+def dying(df):
+    fails = "raise_error('boom') IS NOT NULL"
+    return df.withColumn("n", slow("n")).where(f"CASE WHEN n < 0 THEN {{fails}} ELSE true END")
+"""
+
+
+def test_a_drain_does_not_commit_the_rows_of_a_task_that_fails(cli, in_process, eagre_harness):
+    """The task held the row in flight: when it is gone, nobody counts the row any more."""
+    begun = cli.folder / "begun"
+    app = cli.app(DYING.format(begun=begun), "dying.py")
+    checkpoint = Checkpoint(cli.folder / "checkpoint")
+    run = in_process(app, every="200 ms", start="earliest").wait_for("running")
+    produce(eagre_harness.brokers, "dying-in", [{"n": n} for n in range(10)])
+    position = {"dying-in": {0: 10}}
+    wait_until(lambda: checkpoint.reached() == position, 60, "no commit")
+    produce(eagre_harness.brokers, "dying-in", [{"n": -1}])
+    wait_until(begun.exists, 20, "the row is not in work", interval=0.01)
+    run.start_drain()
+    run.join()
+    assert checkpoint.reached() == position
+    assert run.failure or run.has(
+        "note", text="delivery of the last results is unconfirmed; duplicates are possible"
+    )
+
+
 @pytest.fixture
 def disabled(eagre_spark):
     """Make the JVM treat private members of Spark as missing."""
@@ -251,3 +293,239 @@ def test_a_large_lag_is_announced(cli, in_process, eagre_harness):
     wait_until(lambda: any("caught up: 3,000 records" in t for t in notes()), 60, f"{notes()}")
     assert any("catching up: 3,000 records" in text for text in notes())
     running.drain()
+
+
+SLOW = """
+import time
+
+import eagre as eg
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+
+@eg.udf(returns="BIGINT")
+def slow(n):
+    time.sleep({seconds})
+    return n
+
+
+class Slow(StatefulProcessor):
+    def init(self, handle):
+        self.total = handle.getValueState("total", "n LONG")
+
+    def handleInputRows(self, key, rows, timerValues):
+        for row in rows:
+            time.sleep({seconds})
+            self.total.update(((self.total.get() or (0,))[0] + 1,))
+            yield key[0], row.n
+
+    def close(self):
+        pass
+
+
+@eg.pipeline(
+    source=eg.Kafka("{name}-in", schema="card STRING, n BIGINT"),
+    sink=eg.Kafka("{name}-out", key="card"),
+)
+def {name}(df):
+    return {body}
+"""
+SLOW_BODIES = {
+    "function": 'df.select("card", slow("n").alias("n"))',
+    "functions": 'df.select("card", slow(slow("n")).alias("n"))',
+    "state": 'eg.transform_with_state(df.groupBy("card"), Slow(), "card STRING, n BIGINT")',
+}
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "function",
+        *(pytest.param(shape, marks=pytest.mark.e2e) for shape in ("functions", "state")),
+    ],
+)
+def test_a_slow_function_with_a_backlog_commits(cli, in_process, eagre_harness, shape):
+    """The rows in flight are bounded by their time; a drain repeats none."""
+    at, name, number = eagre_harness.brokers, f"slow_{shape}", 5_000
+    Topics(at).create(f"{name}-in", 1)
+    produce(at, f"{name}-in", rows(range(number)))
+    code = SLOW.format(name=name, body=SLOW_BODIES[shape], seconds=0.05)
+    app = cli.app(code, f"{name}.py")
+    run = in_process(app, every=EVERY, start="earliest").wait_for("running")
+    checkpoint, positions = Checkpoint(cli.folder / "checkpoint"), set()
+
+    def commits():
+        positions.add(checkpoint.reached().get(f"{name}-in", {}).get(0, 0))
+        return len(positions) > 4
+
+    wait_until(commits, 60, "no commits")
+    run.drain()
+    assert run.has("ended", drained=True)
+    done = checkpoint.reached()[f"{name}-in"][0]
+    assert max(positions) <= done < number, "the backlog was too small"
+    assert sorted(n for _, n in results(eagre_harness, f"{name}-out")) == list(range(done))
+
+
+def test_a_pipeline_without_results_commits(cli, in_process, eagre_harness):
+    """A crash would otherwise repeat all records since the start."""
+    app = cli.app(APP.format(name="filters", body='where("n < 0")'), "filters.py")
+    checkpoint = Checkpoint(cli.folder / "checkpoint")
+    run = in_process(app, every=EVERY, start="earliest").wait_for("running")
+    produce(eagre_harness.brokers, "filters-in", rows(range(5)))
+    wait_until(lambda: checkpoint.reached() == {"filters-in": {0: 5}}, 60, "no commit")
+    run.drain()
+
+
+@pytest.mark.e2e
+def test_an_overdue_commit_is_reported(cli, in_process, eagre_harness):
+    code = SLOW.format(name="overdue", body=SLOW_BODIES["function"], seconds=12)
+    run = in_process(cli.app(code, "overdue.py"), every="200 ms", start="earliest")
+    run.wait_for("running")
+    produce(eagre_harness.brokers, "overdue-in", rows([1]))
+    overdue = lambda: [e for e in run.events if e.get("overdue_seconds")]  # noqa: E731
+    wait_until(overdue, 60, "the overdue commit is not reported")
+    assert overdue()[0]["overdue_reason"] in ("1 row is in flight", "2 tasks are processing a row")
+    notes = lambda: [e["text"] for e in run.events if e["event"] == "note"]  # noqa: E731
+    assert any("no commit for" in text and "in flight" in text for text in notes()), notes()
+    wait_until(lambda: any("committed again" in text for text in notes()), 60, "no commit")
+    assert run.events[-1]["overdue_seconds"] == 0
+    run.drain()
+
+
+def test_plain_spark_refuses_a_commit_that_its_logs_lack(
+    cli, in_process, eagre_harness, eagre_spark
+):
+    """It would repeat everything since the start of the epoch; ``adopt`` writes the commit."""
+    at = eagre_harness.brokers
+    app = cli.app(APP.format(name="adopted", body='where("n >= 0")'), "adopted.py")
+    folder = cli.folder / "checkpoint"
+    in_process(app, every=EVERY, start="earliest").wait_for("running")
+    produce(at, "adopted-in", rows(range(30)))
+    wait_until(lambda: Checkpoint(folder).reached() == {"adopted-in": {0: 30}}, 60, "no commit")
+    in_process.cut()
+    (pipeline,) = App.parse(str(app)).pipelines()
+    options = {"checkpoint": str(folder), "brokers": at, "mode": "available-now"}
+    with pytest.raises(Exception, match="CHECKPOINT_NOT_ADOPTED") as refused:
+        pipeline.start(eagre_spark, **options)
+    assert f"eagre checkpoint adopt {folder}" in str(refused.value)
+    assert Checkpoint(folder).adopt() == 0
+    assert Checkpoint(folder).adopt() is None
+    produce(at, "adopted-in", rows(range(30, 40)))
+    pipeline.start(eagre_spark, **options).awaitTermination(60)
+    assert sorted(n for _, n in results(eagre_harness, "adopted-out")) == list(range(40))
+
+
+def test_operators_that_real_time_mode_lacks_are_refused_without_a_check(
+    cli, in_process, eagre_harness
+):
+    """Mid-epoch commits with state switch Spark's own test of the plan off."""
+    body = 'withColumn("card", F.udf(lambda c: c)("card")).' + COUNT
+    app = cli.app(APP.format(name="unlisted", body=body), "unlisted.py")
+    run = in_process(app, start="earliest", check=False)
+    run.join()
+    assert run.failure.code == "QUERY_REFUSED"
+    assert "EvalPython" in run.failure.problem
+
+
+ALIGNED = """
+import eagre as eg
+from pyspark.sql import functions as F
+
+@eg.pipeline(
+    source=eg.Kafka("aligned-in", schema="card STRING", partitions=2, partitioned_by="card"),
+    sink=eg.Kafka("aligned-out", delivery="exactly-once"),
+)
+def aligned(df):
+    return df.groupBy("card").agg(F.count("*").alias("n"))
+"""
+
+
+def test_a_key_in_two_partitions_ends_the_run(cli, in_process, eagre_harness):
+    """A restart would fail in the same way: the supervisor must know the code."""
+    app = cli.app(ALIGNED, "aligned.py")
+    run = in_process(app, every=EVERY, start="earliest").wait_for("running")
+    producer = Producer({"bootstrap.servers": eagre_harness.brokers})
+    for partition in (0, 1):
+        producer.produce("aligned-in", json.dumps({"card": "c"}), partition=partition)
+    producer.flush()
+    run.join()
+    assert run.failure.code == "KEY_NOT_ALIGNED"
+    assert "came from the partitions 0 and 1 of topic aligned-in" in run.failure.problem
+
+
+EXACT = """
+import eagre as eg
+from pyspark.sql import functions as F
+
+@eg.pipeline(
+    source=eg.Kafka("{name}-in", schema="card STRING, n BIGINT", partitioned_by="card"),
+    sink=eg.Kafka("{name}-out", delivery="exactly-once"),
+)
+def {name}(df):
+    return df.{body}
+"""
+EXACT_BODIES = {
+    "rows": 'select("card", "n")',
+    "python": f'select("card", {SAME}("n").alias("n"))',
+    "state": 'groupBy("card").agg(F.count("*").alias("n"))',
+}
+JVM_STEPS = {
+    "rows": ("requested", "cut", "durable", "flushed"),
+    "python": ("requested", "paused", "cut", "durable", "flushed"),
+    "state": ("requested", "paused", "cut", "durable", "flushed"),
+}
+FILE_STEPS = ("before the commit", "after the commit")
+STEPS = [(shape, step) for shape, steps in JVM_STEPS.items() for step in (*steps, *FILE_STEPS)]
+QUICK = {("state", "cut"), ("rows", "after the commit")}
+
+
+@pytest.fixture
+def fail_at(eagre_spark, monkeypatch):
+    """Let the next commit fail at a step, once."""
+    system = eagre_spark._jvm.java.lang.System  # noqa: SLF001
+
+    def fail(step):
+        if step not in FILE_STEPS:
+            system.setProperty("eagre.fault", step)
+            return
+        write = mid_epoch_commit.write_atomically
+
+        def interrupted(*args, **options):
+            monkeypatch.setattr(mid_epoch_commit, "write_atomically", write)
+            if step == "after the commit":
+                write(*args, **options)
+            raise RuntimeError(f"FAULT_INJECTED: {step}")
+
+        monkeypatch.setattr(mid_epoch_commit, "write_atomically", interrupted)
+
+    yield fail
+    system.clearProperty("eagre.fault")
+
+
+@pytest.mark.parametrize(
+    ("shape", "step"),
+    [
+        pytest.param(*case, marks=[] if case in QUICK else pytest.mark.e2e, id="-".join(case))
+        for case in STEPS
+    ],
+)
+def test_a_fault_between_two_steps_of_a_commit(
+    cli, in_process, eagre_harness, fail_at, shape, step
+):
+    """Exactly once: the next run repeats no result and loses none, whatever step was the last."""
+    at, name = eagre_harness.brokers, f"step_{shape}_{step.replace(' ', '_')}"
+    app = cli.app(EXACT.format(name=name, body=EXACT_BODIES[shape]), f"{name}.py")
+    checkpoint = Checkpoint(cli.folder / "checkpoint")
+    first = in_process(app, every="300 ms", start="earliest").wait_for("running")
+    produce(at, f"{name}-in", rows(range(30)))
+    wait_until(lambda: checkpoint.reached() == {f"{name}-in": {0: 30}}, 60, "no commit")
+    fail_at(step)
+    produce(at, f"{name}-in", rows(range(30, 60)))
+    first.join()
+    assert "FAULT_INJECTED" in str(first.failure), first.failure
+    produce(at, f"{name}-in", rows(range(60, 90)))
+    again = in_process(app, every="300 ms").wait_for("running")
+    wait_until(lambda: checkpoint.reached() == {f"{name}-in": {0: 90}}, 60, "it did not continue")
+    again.drain()
+    found = results(eagre_harness, f"{name}-out")
+    every = sorted((f"c{n % 3}", n) for n in range(90))
+    assert found == (expected("state", 90) if shape == "state" else every)

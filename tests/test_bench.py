@@ -260,7 +260,7 @@ def test_operators_are_compared_with_count_in_the_same_run(monkeypatch, tmp_path
         errors = {"wrong": 1, "problems": ["1 results were wrong"]} if wrong else {}
         return figures(medians[system.name].pop(0), **errors)
 
-    monkeypatch.setattr(sweep, "Bench", FakeBench(measure))
+    monkeypatch.setattr(sweep, "Testbed", FakeBench(measure))
     plan = sweep.Sweep("operators", Options(rounds=2), "count", ["rolling", "lookup"])
     document = plan.run(tmp_path, Silent())
     jsonschema.validate(document, SCHEMA)
@@ -287,7 +287,7 @@ def test_boundaries_are_compared_with_flink_in_the_same_run(monkeypatch, tmp_pat
         p50 = 6 if system.name == "eagre" else 4
         return figures(p50, gaps_ms=[] if none else gaps[system.name])
 
-    monkeypatch.setattr(sweep, "Bench", FakeBench(measure))
+    monkeypatch.setattr(sweep, "Testbed", FakeBench(measure))
     monkeypatch.setattr(type(SYSTEMS["flink"]), "prepare", lambda *_: prepared.append("flink"))
     plan = sweep.Sweep("boundary", Options(rounds=2), None, ["10 s", "1 s"])
     document = plan.run(tmp_path, Silent())
@@ -313,7 +313,7 @@ def test_boundaries_can_be_measured_longer(monkeypatch, tmp_path):
         asked.append((chosen.name, chosen.epoch, chosen.warmup, chosen.seconds))
         return figures(1)
 
-    monkeypatch.setattr(sweep, "Bench", FakeBench(measure))
+    monkeypatch.setattr(sweep, "Testbed", FakeBench(measure))
     monkeypatch.setattr(type(SYSTEMS["flink"]), "prepare", lambda *_: None)
     options = Options(rounds=1, warmup=45.0, seconds=500.0)
     sweep.Sweep("boundary", options, "field", []).run(tmp_path, Silent())
@@ -391,7 +391,7 @@ def test_the_output_of_another_run_is_not_overwritten(call, tmp_path, left):
         (("sweep", "boundary", "--points", "soon"), "INTERVAL_MALFORMED"),
         (("sweep", "boundary", "--workload", "nonsense"), "WORKLOAD_UNKNOWN"),
         (("sweep", "boundary", "--workload", "python-map"), "NOTHING_TO_MEASURE"),
-        (("sweep", "operators", "--workload", "field"), "each operator has a workload of its own"),
+        (("sweep", "operators", "--workload", "field"), "each operator has its own workload"),
     ],
 )
 def test_invalid_arguments_are_refused(call, args, message):

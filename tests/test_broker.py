@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import socket
@@ -9,7 +10,7 @@ import psutil
 import pytest
 
 from eagre import waiting
-from eagre.broker import EmbeddedBroker, Topics, server
+from eagre.broker import EmbeddedBroker, EmbeddedCluster, Topics, server
 from eagre.errors import BrokerError
 from eagre.files import TemporaryFolder
 from eagre.jvm import jars
@@ -50,6 +51,40 @@ def test_it_listens_on_loopback_only(eagre_broker):
     ]
     assert listening
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
+
+
+@pytest.mark.e2e
+def test_several_brokers_form_one_cluster(cli):
+    """A topic stays writable, and keeps its records, when one of the brokers is killed."""
+    address = cli.ok(
+        "broker", "start", "--brokers", "3", "--port", "0", "--data", "c"
+    ).stdout.strip()
+    try:
+        [first, *others] = json.loads(cli.ok("broker", "status", "--json", "-").stdout)["brokers"]
+        assert first["cluster"] == address
+        assert len(others) == 2
+        cli.ok("topic", "create", "copied", "--partitions", "1")
+        settings = Topics(address).settings(["copied"])["copied"]
+        assert settings["min.insync.replicas"] == "2"
+        cli.ok("topic", "produce", "copied", given='{"n": 1}\n')
+        os.kill(first["pid"], signal.SIGKILL)
+        cli.ok("topic", "produce", "copied", "--brokers", address, given='{"n": 2}\n')
+        read = ("topic", "tail", "copied", "--from", "earliest", "-n", "2", "--brokers", address)
+        assert [json.loads(line)["n"] for line in cli.ok(*read).stdout.splitlines()] == [1, 2]
+    finally:
+        cli.ok("broker", "stop")
+    assert json.loads(cli.ok("broker", "status", "--json", "-").stdout) == {"brokers": []}
+    assert "BROKERS_CHANGED" in cli("broker", "start", "--data", "c", "--port", "0").stderr
+
+
+@pytest.mark.parametrize(("written", "size"), [(["."], 3), (["1", "2", "3"], 1), (["1", "2"], 3)])
+def test_data_of_another_number_of_brokers_is_refused(tmp_path, written, size):
+    for name in written:
+        (tmp_path / name / "log").mkdir(parents=True)
+        (tmp_path / name / "log" / "meta.properties").write_text("cluster.id=x\n")
+    cluster = (lambda: EmbeddedCluster(size, 0, tmp_path)) if size > 1 else None
+    with pytest.raises(BrokerError, match=f"BROKERS_CHANGED: .* {len(written)} broker"):
+        (cluster or EmbeddedBroker(data=tmp_path).start)()
 
 
 @pytest.mark.e2e
@@ -124,7 +159,7 @@ def test_abandoned_temporary_folders_are_removed(brokers):
 
 
 def sweep(base):
-    TemporaryFolder(base, "temporary-", spare=server.in_use).remove()
+    TemporaryFolder(base, "temporary-", spare=server.registry.in_use).remove()
 
 
 @pytest.mark.e2e
@@ -170,6 +205,18 @@ def test_a_broker_without_its_log_still_reports_its_failure(monkeypatch):
     monkeypatch.setattr(server.Topics, "answers", lose_the_log)
     with pytest.raises(BrokerError, match=r"BROKER_FAILED: .* its log cannot be read"):
         EmbeddedBroker().start()
+
+
+def test_a_background_broker_that_is_given_up_leaves_nothing(monkeypatch, tmp_path):
+    pids = []
+    monkeypatch.setattr(server, "START_SECONDS", 0.1)
+    monkeypatch.setattr(waiting, "machine_slowness", lambda: 1.0)
+    monkeypatch.setattr(server.Topics, "answers", lambda _: pids.append(server.registry.running()))
+    with pytest.raises(BrokerError, match="BROKER_FAILED"):
+        EmbeddedBroker(data=tmp_path / "data", background=True).start()
+    [broker] = pids[0]
+    wait_until(lambda: gone(broker.pid), 20, "its process was left")
+    assert server.registry.running() == []
 
 
 def test_the_broker_command(cli):

@@ -24,6 +24,7 @@ import eagre as eg
 from eagre.broker import Client, Topics
 from eagre.commit import Binding, Checkpoint
 from eagre.errors import SettingsError
+from eagre.jvm.gateway.session import _cores
 from eagre.preflight import explained, known_rules
 from eagre.preflight.advise import Requirements, advise
 from eagre.preflight.check import Report
@@ -977,6 +978,41 @@ def test_the_throughput_profile_is_not_recommended_for_low_rates_or_latencies(p9
 def test_size_of_an_app(cli):
     output = json.loads(cli.ok("size", cli.app(GOOD), "--json", "-").stdout)
     assert (output["slots"], output["terms"], output["executors"]) == (28, [8, 20], 7)
+
+
+def test_on_a_cluster_each_slot_is_a_core():
+    local = Report("score", "real-time", (), (8, 20), (20,), 64, ())
+    on_cluster = replace(local, slots=None, local=False)
+    required = Requirements(p99_ms=100, rate=10)
+    assert advise(local, required).cores["real-time"] == 7
+    advice = advise(on_cluster, required)
+    assert advice.cores["real-time"] == 28
+    assert "slots: 8 + 20 = 28; / 1 per core = 28 cores" in advice.arithmetic
+    assert any("on a cluster each slot is a core" in text for text in advice.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "cores"),
+    [
+        ("yarn", {}, 2),
+        ("k8s://https://host:6443", {"spark.executor.cores": "4"}, 8),
+        ("yarn", {"spark.executor.instances": "3", "spark.executor.cores": "2"}, 6),
+        ("yarn", {"spark.dynamicAllocation.enabled": "true"}, None),
+        ("spark://host:7077", {}, None),
+        ("spark://host:7077", {"spark.cores.max": "12"}, 12),
+        (
+            "spark://host:7077",
+            {
+                "spark.executor.instances": "3",
+                "spark.executor.cores": "2",
+                "spark.cores.max": "4",
+            },
+            4,
+        ),
+    ],
+)
+def test_the_slots_of_a_cluster_are_known_if_the_settings_fix_them(master, settings, cores):
+    assert _cores(None, master, settings) == cores
 
 
 def test_advise(cli):

@@ -329,3 +329,17 @@ def test_the_lag_of_a_consumer_group(call, eagre_broker):
         "partitions": [{**partition, "committed": 1, "end": 3, "lag": 2}]
     }
     assert call(*arguments).out.splitlines()[1].split() == ["billing", "lagging/0", "1", "3", "2"]
+
+
+def test_a_mid_epoch_commit_is_adopted_once(call, tmp_path):
+    """`tests/runs_in_process.py` starts plain Spark on such a checkpoint."""
+    folder = tmp_path / "checkpoint"
+    (folder / "mid-epoch-commits").mkdir(parents=True)
+    commit = {"batch": 4, "position": {}, "offsets": "v1\n{}\n{}", "commit": "v1\n{}", "ends": {}}
+    (folder / "mid-epoch-commits" / "7").write_text(json.dumps(commit))
+    assert call("checkpoint", "adopt", folder).code != 0, "there is no checkpoint yet"
+    (folder / "metadata").touch()
+    assert "continues" in (done := call("checkpoint", "adopt", folder)).err
+    assert "after batch 4" in done.err
+    assert (folder / "commits" / "4").read_text() == commit["commit"]
+    assert "already have the newest commit" in call("checkpoint", "adopt", folder).err

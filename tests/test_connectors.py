@@ -11,7 +11,7 @@ from eagre import connectors
 from eagre.connectors import registry
 from eagre.errors import SettingsError
 from eagre.preflight.plan import plan
-from toy_connectors import Console, Counter, Csv, JsonLines
+from toy_connectors import Console, Counter, Csv, JsonLines, JsonTopic
 
 SOURCE = Path(eg.__file__).parent
 
@@ -80,6 +80,22 @@ def test_a_toy_sink_writes_what_its_modes_allow(to_files, run_pipeline, tmp_path
     run_pipeline(to_files, [{"n": n} for n in range(5)], mode="available-now")
     lines = [line for p in (tmp_path / "out").glob("*.json") for line in p.read_text().splitlines()]
     assert sorted(json.loads(line)["n"] for line in lines) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+def test_a_toy_sink_in_both_modes(mode, run_pipeline, eagre_harness):
+    topics, out = eagre_harness.topics, f"toy-{mode}"
+    topics.create(out, 1)
+
+    @eg.pipeline(
+        source=eg.Kafka("toy-in", schema="n INT"), sink=JsonTopic(out, eagre_harness.brokers)
+    )
+    def doubled(df):
+        return df.selectExpr("n * 2 AS n")
+
+    run_pipeline(doubled, [{"n": n} for n in range(5)], mode=mode)
+    written = [json.loads(record.value())["n"] for record in eagre_harness.records(out, {0: 0})]
+    assert sorted(written) == [0, 2, 4, 6, 8]
 
 
 def test_a_mode_that_a_sink_does_not_have_is_refused(to_files, eagre_spark, tmp_path):

@@ -6,17 +6,23 @@ import json
 import re
 import socket
 import threading
+import time
 import tracemalloc
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 
-from eagre.dashboard import Dashboard
+from eagre.dashboard import Dashboard, metrics, server
+from eagre.dashboard.cluster import decoded
+from eagre.dashboard.guard import Guard
 from eagre.dashboard.metrics import FAMILIES
 from eagre.dashboard.server import ASSETS, MOST_CONNECTIONS
 from eagre.errors import SettingsError
 from eagre.runtime.runs import PipelineStatus, RunStatus
+from eagre.runtime.supervisor import Supervisor
 from eagre.waiting import wait_until
 
 TOKEN = "a-token-for-the-tests-long-enough"  # noqa: S105
@@ -205,6 +211,56 @@ def test_it_listens_on_loopback_only(dashboard):
         socket.create_connection((outside, port_of(dashboard)), 2)
 
 
+@pytest.mark.parametrize(
+    ("path", "headers", "allowed"),
+    [
+        ("/healthz", {}, True),
+        ("/readyz", {}, True),
+        ("/metrics", bearer(), True),
+        ("/api/state", bearer(), True),
+        ("/metrics", {}, False),
+        ("/metrics", bearer("wrong"), False),
+        ("/api/state", {"Cookie": f"eagre_9464={TOKEN}"}, False),
+        (f"/?token={TOKEN}", {}, False),
+    ],
+)
+def test_on_a_network_programs_may_use_any_name_of_the_machine(path, headers, allowed):
+    """Kubelets and scrapers use the name of a service; browsers are held to the address."""
+    asked = {"Host": "score.default.svc:9464", **headers}
+    refusal = Guard("10.0.0.7", 9464, TOKEN).judge("GET", path, asked)
+    assert (refusal is None) == allowed
+    assert Guard("127.0.0.1", 9464, TOKEN).judge("GET", path, asked).code == 421
+
+
+def test_a_run_serves_on_another_address_with_the_token(monkeypatch, call, tmp_path):
+    monkeypatch.setenv("EAGRE_DASHBOARD_TOKEN", TOKEN)
+    answers = {}
+
+    def look(_, page):
+        url = urlsplit(page)
+        for path, headers in (("/metrics", {}), ("/metrics", bearer()), ("/readyz", {})):
+            connection = http.client.HTTPConnection(url.hostname, url.port, timeout=10)
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            answers[path, *headers] = answer.status
+            answer.read()
+            connection.close()
+        answers["host"] = url.hostname
+
+    monkeypatch.setattr(Supervisor, "run", look)
+    (tmp_path / "app.py").touch()
+    done = call("run", "app.py", "--dashboard-host", "127.0.0.2")
+    assert done.code == 0
+    assert "dashboard: http://127.0.0.2:" in done.err
+    assert TOKEN not in done.err, "a fixed token would stay in the log of the service"
+    assert answers == {
+        "host": "127.0.0.2",
+        ("/metrics",): 401,
+        ("/metrics", "Authorization"): 200,
+        ("/readyz",): 503,
+    }
+
+
 def test_the_server_recovers_from_too_many_connections(dashboard):
     held = [
         socket.create_connection(("127.0.0.1", port_of(dashboard)), 5)
@@ -281,6 +337,18 @@ def served(status, path):
             "no Kafka broker answers",
         ),
         ({"phase": "stalled", "reason": "no Kafka broker answers"}, "/healthz", 200, ""),
+        (
+            {"overdue_seconds": 7.0, "overdue_reason": "3 rows are in flight"},
+            "/readyz",
+            503,
+            "score: a commit is overdue by 7 s: 3 rows are in flight",
+        ),
+        (
+            {"overdue_seconds": 7.0, "overdue_reason": "3 rows are in flight"},
+            "/healthz",
+            200,
+            "",
+        ),
         ({"phase": "failed", "failure": "QUERY_FAILED: no"}, "/healthz", 503, "QUERY_FAILED: no"),
     ],
 )
@@ -292,6 +360,78 @@ def test_probes_have_reasons(changes, path, code, reason):
     body = json.loads(answer.body)
     assert (answer.status, body["ok"]) == (code, code == 200)
     assert reason in " ".join(body["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("path", "reasons"), [("/healthz", ["score: failed"]), ("/readyz", ["score: failed"])]
+)
+def test_probes_without_the_token_show_no_texts(path, reasons):
+    run = run_of()
+    status = run.pipelines["score"]
+    status.phase, status.failure, status.reason = "failed", "QUERY_FAILED: card 4711", "at k:9092"
+    with Dashboard(shown=lambda: [run]) as dashboard:
+        wait_until(lambda: dashboard.views, 5, "no pipeline is followed")
+        answer = ask(dashboard, path)
+    assert answer.status == 503
+    assert json.loads(answer.body) == {"ok": False, "reasons": reasons}
+
+
+def test_deeply_nested_json_is_shown_as_it_is():
+    deep = b"[" * 100_000
+    assert decoded(deep) == "[" * 600 + "…"
+
+
+def _is_cut_off(connection, seconds):
+    """Send one byte after another; return whether the other side closes the connection."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            connection.sendall(b"G")
+        except OSError:
+            return True
+        if _closed(connection):
+            return True
+    return False
+
+
+def test_a_slow_request_is_cut_off_as_a_whole(dashboard, monkeypatch):
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 1)
+    with socket.create_connection(("127.0.0.1", port_of(dashboard)), 5) as slow:
+        assert _is_cut_off(slow, 8)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("http://[::1/", {}, 400),
+        ("/healthz", {"Origin": "http://[::1"}, 400),
+        ("/" + "a" * 70_000, {}, 414),
+        ("/healthz", {"X": "a" * 70_000}, 431),
+        ("/healthz", {f"X{n}": "a" for n in range(200)}, 431),
+    ],
+)
+def test_malformed_requests_get_a_plain_answer(dashboard, path, headers, status):
+    answer = ask(dashboard, path, **headers)
+    assert answer.status == status
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.body.startswith(b"eagre: ")
+
+
+@pytest.mark.parametrize(("headers", "closed"), [({}, True), (bearer(), False)])
+def test_clients_without_the_token_do_not_keep_their_place(dashboard, headers, closed):
+    """64 of them that ask a probe now and then would hold every place."""
+    port = port_of(dashboard)
+    lines = {"Host": f"127.0.0.1:{port}", **headers}
+    request = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    with socket.create_connection(("127.0.0.1", port), 5) as client:
+        client.sendall(f"GET /healthz HTTP/1.1\r\n{request}\r\n".encode())
+        answer = http.client.HTTPResponse(client)
+        answer.begin()
+        answer.read()
+        client.settimeout(2)
+        assert (answer.headers["Connection"] == "close") == closed
+        assert _closed(client) == closed
 
 
 def test_without_a_pipeline_the_dashboard_is_not_ready():
@@ -330,6 +470,26 @@ def test_metrics_are_in_the_prometheus_format():
     assert buckets == sorted(buckets)
     assert 'le="+Inf"' in body
     assert f"eagre_state_keys{{{score}}} 7" in body
+
+
+def test_counters_have_their_full_precision():
+    """``rate()`` needs the small differences of large numbers."""
+    metrics = {**JVM_METRICS, "paused_ms": 1_234_567_891, "waits": {"in/0": [10, 9876543217, 4]}}
+    run = run_of(vitals=metrics, about={}, written=123_456_789_012)
+    body = served(run, "/metrics").body.decode()
+    assert re.search(r"eagre_gc_pause_seconds_total\{.*\} 1234567\.891$", body, re.MULTILINE)
+    assert re.search(r"eagre_source_wait_seconds_total\{.*\} 9876543\.217$", body, re.MULTILINE)
+    assert re.search(r"eagre_sink_records_total\{.*\} 123456789012$", body, re.MULTILINE)
+
+
+def test_a_topic_on_two_clusters_has_two_samples():
+    """Prometheus discards samples that repeat a name and its labels."""
+    topic = {"topic": "payments", "letters": False, "records": 3}
+    seen = [{**topic, "brokers": address} for address in ("a:1", "b:1", "b:1")]
+    recorder = SimpleNamespace(views={}, clusters=SimpleNamespace(describe=lambda: seen))
+    lines = metrics.exposition(recorder).splitlines()
+    samples = [line.rsplit(" ", 1)[0] for line in lines if line.startswith("eagre_topic_records")]
+    assert len(samples) == len(set(samples)) == 2
 
 
 def test_the_grafana_dashboard_uses_existing_metrics():

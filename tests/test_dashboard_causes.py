@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
@@ -9,11 +10,12 @@ from confluent_kafka import Producer
 
 from eagre.broker import Topics
 from eagre.cli.pipelines.dashboard import judge_slo
-from eagre.dashboard.causes import Around, causes
+from eagre.dashboard.causes import CauseContext, causes
 from eagre.dashboard.result_sampler import MOST_PER_SECOND, SLICE_SECONDS, ResultSampler
-from eagre.dashboard.view import View
+from eagre.dashboard.view import SECONDS, View
 from eagre.errors import SettingsError
 from eagre.latency import Meter, Result
+from eagre.runtime.runs import RETAINED
 from eagre.slo import Slo
 from eagre.waiting import wait_until
 from test_dashboard import ABOUT, JVM_METRICS, run_of
@@ -35,8 +37,8 @@ def test_a_malformed_slo_is_refused(text):
 @pytest.mark.parametrize(
     ("slo", "slow", "code", "message"),
     [
-        ("p99 < 100ms", 1, 0, "SLO p99 < 100ms kept: p99 was"),
-        ("p99 < 100ms", 3, 3, "SLO p99 < 100ms broken: p99 was"),
+        ("p99 < 100ms", 1, 0, "SLO p99 < 100ms met: p99 was"),
+        ("p99 < 100ms", 3, 3, "SLO p99 < 100ms missed: p99 was"),
         ("p99 < 100ms", None, 3, "nothing was measured"),
         ("", 0, 3, "no pipeline has an SLO"),
     ],
@@ -92,9 +94,9 @@ SLOW = {"max_ms": 200.0, "mean_ms": 40.0}
 
 
 @pytest.mark.parametrize(
-    ("changes", "around", "expected"),
+    ("changes", "known", "expected"),
     [
-        ({}, {"ends": [49.8]}, "boundary"),
+        ({}, {"commits": [49.8]}, "boundary"),
         ({"pause_ms": 90}, {}, "collector"),
         ({"partitions": {"t/0": [50, 90.0, 200.0], "t/1": [50, 2.0, 4.0]}}, {}, "hot"),
         ({"lags": {"t/0": 5000, "t/1": 3, "t/2": 4}}, {}, "hot"),
@@ -108,22 +110,22 @@ SLOW = {"max_ms": 200.0, "mean_ms": 40.0}
         ({}, {}, "elsewhere"),
     ],
 )
-def test_causes_are_distinguished(changes, around, expected):
+def test_causes_are_distinguished(changes, known, expected):
     seconds = [second(at) for at in range(60)]
     seconds[50] |= {**SLOW, **changes}
-    known = Around(**{"ends": [], "mode": "real-time", "starved": [], "starts": [], **around})
-    [cause] = causes(seconds, known)
+    nothing = {"commits": [], "mode": "real-time", "starved": [], "starts": []}
+    [cause] = causes(seconds, CauseContext(**{**nothing, **known}))
     assert (cause["id"], cause["seconds"], cause["worst_ms"]) == (expected, 1, 200.0)
     assert cause["evidence"]
 
 
 def test_a_quiet_stream_has_no_cause():
     seconds = [second(at, pause_ms=3) for at in range(60)]
-    assert causes(seconds, Around([30.0], "real-time", [], [5.0])) == []
+    assert causes(seconds, CauseContext([30.0], "real-time", [], [5.0])) == []
 
 
 def test_before_its_first_second_a_pipeline_has_no_causes():
-    assert causes([], Around([], "real-time", [], [])) == []
+    assert causes([], CauseContext([], "real-time", [], [])) == []
 
 
 def test_an_unread_partition_is_reported_after_a_delay(monkeypatch):
@@ -269,3 +271,20 @@ def test_above_its_rate_the_sampler_skips_records_and_counts_them(monkeypatch):
     assert 0 < sampled <= flood.now * MOST_PER_SECOND * 1.5
     assert skipped > 4 * sampled
     assert flood.position - flood.RATE * SLICE_SECONDS <= sampled + skipped <= flood.position
+
+
+def test_marks_of_a_month_are_added_once_and_forgotten():
+    run = run_of(about={})
+    status = run.pipelines["score"]
+    status.mode, status.runs = "real-time", [1.0]
+    view = View(run, status)
+    clusters = SimpleNamespace(of=lambda _: None)
+    for number in range(2 * SECONDS):
+        epoch = {"batch": number, "ended": 10.0 + number, "phases": {"pause": 1}}
+        status.epochs = [*status.epochs, epoch][-RETAINED:]
+        view.follow(run, status, clusters)
+    assert view.marks[-1]["text"] == f"epoch {2 * SECONDS - 1} ended"
+    assert sum(mark["kind"] == "start" for mark in view.marks) <= 1
+    assert len({mark["t"] for mark in view.marks}) == len(view.marks)
+    sizes = [len(v) for v in vars(view).values() if isinstance(v, list | dict | set | deque)]
+    assert max(sizes) <= SECONDS

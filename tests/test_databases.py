@@ -1,20 +1,28 @@
 """Rows in PostgreSQL and Redis: the newest version wins over replays, late writers and restarts."""
 
+import itertools
 import json
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
 import eagre as eg
 from database_servers import PASSWORD, PostgresServer, RedisServer
 from eagre.broker import Topics
 from eagre.errors import SettingsError
+from eagre.jvm import gateway
 from eagre.testing import Record
 from eagre.waiting import wait_until
 from queries import send
+from test_dead_letters import DeadLetterTopic, offset_of
 
+PAUSE_SECONDS = 45
+"""Longer than a sink waits for its database."""
 PAYMENTS = "card STRING, amount DOUBLE, n INT"
 VERSION = ("_eagre_source", "_eagre_offset", "_eagre_ordinal", "_eagre_time")
 
@@ -52,6 +60,24 @@ class PostgresTable:
         """Return what every write changes, even one of the same values."""
         return self.server.rows(f'SELECT card, n, xmin::text, ctid::text FROM "{name}"')
 
+    def refuse(self, name, card):
+        """Refuse the rows of a card, and only these."""
+        versions = (
+            "_eagre_source text, _eagre_offset bigint, _eagre_ordinal int, _eagre_time timestamptz"
+        )
+        card = f"card text PRIMARY KEY CHECK (card <> '{card}')"
+        self.server.run(f'CREATE TABLE "{name}" ({card}, n integer, {versions})')
+
+    def accept(self, name, card):
+        pass
+
+    def turn_away(self, name):
+        """Refuse every row, for a reason that has nothing to do with rows."""
+        self.server.run(f'ALTER TABLE "{name}" RENAME COLUMN n TO away')
+
+    def take_back(self, name):
+        self.server.run(f'ALTER TABLE "{name}" RENAME COLUMN away TO n')
+
     def interrupt(self):
         """Terminate all sessions."""
         others = "usename = 'eagre' AND pid <> pg_backend_pid()"
@@ -77,6 +103,22 @@ class RedisHashes:
 
     def touched(self, name):
         return self.rows(name)
+
+    def refuse(self, name, card):
+        with self.server.client as client:
+            client.set(f"{name}:{card}", "a string, and no hash")
+
+    def accept(self, name, card):
+        with self.server.client as client:
+            client.delete(f"{name}:{card}")
+
+    def turn_away(self, _):
+        with self.server.client as client:
+            client.config_set("maxmemory", 1)
+
+    def take_back(self, _):
+        with self.server.client as client:
+            client.config_set("maxmemory", 0)
 
     def interrupt(self):
         with self.server.client as client:
@@ -334,6 +376,141 @@ def test_rows_are_visible_immediately_and_a_restart_loses_none(running, database
     assert query.lastProgress is None
 
 
+def through_to(database, name, partitions=1):
+    source = eg.Kafka(f"{name}-in", schema=PAYMENTS, partitions=partitions)
+
+    @eg.pipeline(source=source, sink=database.sink(name), name=name)
+    def through(df):
+        return df.select("card", "n", "_source")
+
+    return through
+
+
+def started(harness, pipeline, checkpoint, every="5 minutes", **options):
+    """Start a query at the beginning of its topic."""
+    [source] = pipeline.sources
+    return pipeline.start(
+        harness.spark,
+        checkpoint=str(checkpoint),
+        brokers=harness.brokers,
+        every=every,
+        start={source.name: dict.fromkeys(range(source.partitions), 0)},
+        **options,
+    )
+
+
+def test_the_record_that_a_database_refuses_is_quarantined(
+    eagre_harness, database, request, tmp_path
+):
+    """Rows are written together, and in another thread: a later one is in work."""
+    name, spark = named(request), eagre_harness.spark
+    pipeline, culprit = through_to(database, name), (f"{name}-in", 0, 100)
+    eagre_harness.topics.create(f"{name}-in", 1)
+    database.refuse(name, "bad")
+    rows = [{"card": "bad" if n == culprit[2] else f"c{n}", "n": n} for n in range(300)]
+    send(eagre_harness.brokers, f"{name}-in", *rows)
+    for crashes in (1, 2):
+        query = started(eagre_harness, pipeline, tmp_path / str(crashes), "5 seconds")
+        wait_until(query.exception, 60, "the row was not refused")
+        assert "DATABASE_REFUSED" in str(query.exception())
+        assert gateway.suspects(spark, name) == [culprit] * crashes
+    query = started(eagre_harness, pipeline, tmp_path / "3", quarantine={culprit})
+    dead = DeadLetterTopic(eagre_harness, f"{name}-in")
+    dead.begin = {0: 0}
+    try:
+        wait_until(dead.records, 60, "the record was not quarantined")
+        database.accept(name, "bad")
+        wait_until(lambda: len(database.rows(name)) == len(rows) - 1, 30, "rows are missing")
+    finally:
+        query.stop()
+    assert [offset_of(letter) for letter in dead.records()] == [culprit[2]]
+
+
+def test_an_error_that_concerns_all_rows_blames_none(eagre_harness, postgres, request, tmp_path):
+    name, database = named(request), PostgresTable(postgres)
+    eagre_harness.topics.create(f"{name}-in", 1)
+    query = started(eagre_harness, through_to(database, name), tmp_path, "5 seconds")
+    send(eagre_harness.brokers, f"{name}-in", {"card": "first", "n": 1})
+    wait_until(lambda: database.rows(name), 60, "the first row was not written")
+    database.turn_away(name)
+    send(eagre_harness.brokers, f"{name}-in", *[{"card": f"c{n}", "n": n} for n in range(100)])
+    wait_until(query.exception, 60, "no row was refused")
+    assert "DATABASE_REFUSED" in str(query.exception())
+    assert gateway.suspects(eagre_harness.spark, name) == []
+
+
+def test_a_failover_to_a_replica_is_waited_for(eagre_harness, postgres, request, tmp_path):
+    """Until it is promoted, the other server accepts connections and refuses every write."""
+    name, database = named(request), PostgresTable(postgres)
+    eagre_harness.topics.create(f"{name}-in", 1)
+    query = started(eagre_harness, through_to(database, name), tmp_path)
+    try:
+        send(eagre_harness.brokers, f"{name}-in", {"card": "first", "n": 1})
+        wait_until(lambda: database.rows(name), 60, "the first row was not written")
+        postgres.read_only("on")
+        send(eagre_harness.brokers, f"{name}-in", {"card": "second", "n": 2})
+        time.sleep(3)
+        assert query.exception() is None
+        postgres.read_only("off")
+        wait_until(lambda: len(database.rows(name)) == 2, 30, "the second row was not written")
+    finally:
+        postgres.read_only("off")
+        query.stop()
+
+
+def faults(database, name):
+    """Kill the database, pause it for longer than the sink waits, and let it refuse all rows."""
+    time.sleep(3)
+    database.server.stop()
+    time.sleep(3)
+    database.server.start()
+    time.sleep(3)
+    with database.server.paused():
+        time.sleep(PAUSE_SECONDS)
+    time.sleep(3)
+    database.turn_away(name)
+    time.sleep(5)
+    database.take_back(name)
+
+
+@pytest.mark.e2e
+def test_faults_of_a_database_leave_the_exact_state(eagre_harness, database, request, tmp_path):
+    name, expected = named(request), {}
+    pipeline = through_to(database, name, partitions=2)
+    eagre_harness.topics.create(f"{name}-in", 2)
+    producer = Producer({"bootstrap.servers": eagre_harness.brokers})
+    queries = []
+
+    def is_exact():
+        """Restart a query that has ended, as ``eagre run`` does, and look at the database."""
+        keep_running()
+        return values(database.rows(name), "n") == expected
+
+    def keep_running():
+        if not queries or not queries[-1].isActive:
+            queries.append(started(eagre_harness, pipeline, tmp_path, every="5 seconds"))
+
+    with ThreadPoolExecutor(1) as pool:
+        over = pool.submit(faults, database, name)
+        for n in itertools.count():
+            card = f"c{n % 50}"
+            expected[card] = (n,)
+            producer.produce(f"{name}-in", json.dumps({"card": card, "n": n}), card)
+            producer.poll(0.02)
+            if n % 50 == 0:
+                keep_running()
+            if over.done():
+                break
+        over.result()
+    producer.flush()
+    try:
+        wait_until(is_exact, 60, "the state is not exact")
+    finally:
+        queries[-1].stop()
+    assert len(queries) > 1, "no fault lasted long enough to end a query"
+    assert gateway.suspects(eagre_harness.spark, name) == []
+
+
 TYPES = (
     "card STRING, text STRING, whole BIGINT, exact DECIMAL(20,5), half DOUBLE, yes BOOLEAN, "
     "at TIMESTAMP, day DATE, tags ARRAY<STRING>, place STRUCT<x: INT, y: STRING>"
@@ -536,6 +713,8 @@ URL = "postgresql://127.0.0.1:5432/shop"
         (lambda: eg.Postgres("", key="k", url=URL), "TABLE_NAME"),
         (lambda: eg.Redis("t:{other}", key="k"), "KEY_TEMPLATE"),
         (lambda: eg.Redis("t:{k", key="k"), "KEY_TEMPLATE"),
+        (lambda: eg.Redis("t:{k}{l}", key=("k", "l")), "KEY_TEMPLATE"),
+        (lambda: eg.Redis("t:{k}%3A{l}", key=("k", "l")), "KEY_TEMPLATE"),
     ],
 )
 def test_invalid_sinks_have_an_error_code_and_show_no_password(make, code):

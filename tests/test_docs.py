@@ -356,7 +356,13 @@ def test_a_missing_test_is_detected():
 GUARANTEES = (
     *("explanation/concepts.md", "explanation/exactly-once.md", "reference/operators.md"),
     *("reference/python.md", "how-to/dashboard.md", "how-to/databases.md"),
-    *("how-to/dead-letters.md", "how-to/recovery.md", "how-to/running.md", "how-to/security.md"),
+    *(
+        "how-to/dead-letters.md",
+        "how-to/deploy.md",
+        "how-to/recovery.md",
+        "how-to/running.md",
+        "how-to/security.md",
+    ),
 )
 
 

@@ -144,6 +144,17 @@ def test_state_over_several_topics_is_refused(eagre_spark, tmp_path):
         pipeline.writer(eagre_spark, checkpoint=str(tmp_path), brokers="127.0.0.1:1")
 
 
+def test_a_union_after_drop_duplicates_is_refused(eagre_spark, tmp_path):
+    """The identity by key would be lost: a replay may write another row of the key."""
+    left, right = (eg.Kafka(f"{t}-in", schema=SCHEMA) for t in ("l", "r"))
+    pipeline = exactly_once(
+        "both", lambda a, b: a.dropDuplicates(["card"]).union(b), source=[left, right]
+    )
+    with pytest.raises(SettingsError, match="unites deduplicated rows") as refused:
+        pipeline.writer(eagre_spark, checkpoint=str(tmp_path), brokers="127.0.0.1:1")
+    assert "dropDuplicates after the union" in refused.value.hint
+
+
 def test_a_union_and_a_table_join_keep_the_provenance(eagre_harness, run_pipeline, eagre_spark):
     left, right = (eg.Kafka(f"{t}-union", schema=SCHEMA) for t in ("l", "r"))
 
@@ -344,6 +355,13 @@ def test_output_snapshots_lie_before_the_replayed_epoch(tmp_path):
     assert again.before(19).after == 18
     assert again.before(19).ends == {"t": {0: 28}}
     assert len(again.snapshots) == 8
+
+
+def test_a_source_that_is_gone_is_not_waited_for():
+    """Its rows never come again: a run that waited until it has passed them would never commit."""
+    source, sink = eg.KafkaSource("a", schema="n INT"), eg.KafkaSink("out")
+    outputs = Outputs((source,), sink, None, None)
+    assert outputs.reach('{"a": {"0": 5}, "gone": {"0": 9}}') == {"a": {0: 5}}
 
 
 def test_a_broken_delivery_log_is_reported(tmp_path):

@@ -1,4 +1,4 @@
-"""Temporary folders: locked while in use, removed by the next process when abandoned."""
+"""Files written whole; temporary folders: locked while in use, removed when abandoned."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eagre.files import TemporaryFolder
+from eagre.files import TemporaryFolder, write_atomically
 
 HOLD = (
     "import sys; from pathlib import Path; from eagre.files import TemporaryFolder; "
@@ -95,3 +95,15 @@ def test_removing_twice_does_not_close_other_files(tmp_path):
     shutil.rmtree(tmp_path)
     folder.remove()
     assert not tmp_path.exists()
+
+
+def test_a_durable_file_and_its_folder_reach_the_disk(tmp_path, monkeypatch):
+    """The file first, then the folder, which holds the new name."""
+    flushed = []
+    monkeypatch.setattr(
+        "os.fsync", lambda number: flushed.append(Path(f"/proc/self/fd/{number}").readlink())
+    )
+    write_atomically(tmp_path / "7", "offsets", durable=True)
+    assert flushed == [tmp_path / ".7.part", tmp_path]
+    write_atomically(tmp_path / "8", "offsets")
+    assert len(flushed) == 2

@@ -13,6 +13,7 @@ LAYERS = [
     {"shuffle", "state"},
     {"delivery"},
     {"deadletter"},
+    {"cluster"},
     {"python/codec"},
     {"python/worker"},
     {"python/state"},

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,10 @@ LAYERS = [
     {"preflight"},
     {"runtime", "testing"},
     {"templates", "startup_training"},
-    {"dashboard", "trial"},
+    {"cluster", "dashboard", "trial"},
     {"cli"},
 ]
-OUTSIDE = {"eagre_bench", "laboratory", "chaos"}
+OUTSIDE = {"eagre_bench", "laboratory", "chaos", "soak"}
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 
@@ -84,12 +85,76 @@ def outside(path):
         yield from {name.split(".")[0] for name in named} & OUTSIDE
 
 
-def test_the_product_imports_neither_benchmark_nor_laboratory_nor_chaos(tmp_path):
+def test_the_product_imports_neither_benchmark_laboratory_chaos_nor_soak(tmp_path):
     imports = {path: list(outside(path)) for path in PACKAGE.rglob("*.py")}
     assert {path: names for path, names in imports.items() if names} == {}
     wrong = tmp_path / "wrong.py"
-    wrong.write_text("import chaos.load\ndef late():\n    from eagre_bench.results import links\n")
-    assert sorted(outside(wrong)) == ["chaos", "eagre_bench"]
+    wrong.write_text(
+        "import chaos.load, soak.load\ndef late():\n    from eagre_bench.results import links\n"
+    )
+    assert sorted(outside(wrong)) == ["chaos", "eagre_bench", "soak"]
+
+
+def executed(node):
+    """Yield the imports that run when a module is imported: not those for types or in functions."""
+    for child in ast.iter_child_nodes(node):
+        types_only = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+        if types_only or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        yield from executed(child)
+
+
+def named(imports, package):
+    """Yield the modules that an import may mean, relative ones by their package."""
+    if isinstance(imports, ast.Import):
+        yield from (alias.name for alias in imports.names)
+        return
+    above = package[: len(package) - imports.level + 1] if imports.level else []
+    base = ".".join([*above, *filter(None, [imports.module])])
+    for alias in imports.names:
+        yield f"{base}.{alias.name}"
+        yield base
+
+
+def module_imports(root):
+    """Return the modules below a folder that each of them imports."""
+    modules = {
+        ".".join(path.relative_to(root.parent).with_suffix("").parts): path
+        for path in root.rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    return {
+        name: {
+            other
+            for imports in executed(ast.parse(path.read_text()))
+            for other in named(imports, name.split(".")[:-1])
+            if other in modules and other != name
+        }
+        for name, path in modules.items()
+    }
+
+
+@pytest.mark.parametrize("package", ["eagre", "eagre_bench", "chaos", "laboratory"])
+def test_no_module_imports_itself_through_others(package):
+    folder = PACKAGE.parent if package.startswith("eagre") else PACKAGE.parents[1]
+    imports = module_imports(folder / package)
+    assert package == "laboratory" or any(imports.values()), "no imports are found"
+    TopologicalSorter(imports).prepare()
+
+
+def test_a_cycle_of_imports_is_found(tmp_path):
+    root = tmp_path / "wrong"
+    (root / "deep").mkdir(parents=True)
+    (root / "a.py").write_text("from wrong.deep import b\n")
+    (root / "deep" / "b.py").write_text("from .c import x\n")
+    lazy = "if TYPE_CHECKING:\n    import wrong.a\ndef late():\n    import wrong.a\n"
+    (root / "deep" / "c.py").write_text(lazy)
+    TopologicalSorter(module_imports(root)).prepare()
+    (root / "deep" / "c.py").write_text("import wrong.a\n")
+    with pytest.raises(CycleError):
+        TopologicalSorter(module_imports(root)).prepare()
 
 
 def test_only_one_package_uses_py4j():

@@ -13,6 +13,7 @@ from eagre.errors import SettingsError
 from eagre.jvm import gateway
 from eagre.testing.harness import Record
 from streams import SCHEMA, absolute_ms, deduplicated, ms, payments, rolled, sessions_on_time
+from test_python_failures import dead_letters
 
 VARIANT = pytest.mark.e2e
 """Another variant of an operator whose main variant runs in ``make test``."""
@@ -282,7 +283,7 @@ def test_interval_join(run_pipeline, eagre_spark, tmp_path, seed, how, mode):
     results = run_pipeline(join, both, mode=mode, checkpoint=tmp_path)
     assert {row["by"] for row in results} <= {left, other}
     if how != "inner":
-        later = {"at": "2027-01-01T00:00:00Z"}
+        later = {"at": "2026-06-01T00:00:00Z"}
         last = [{"id": -1, "card": f"c{k}", **later} for k in range(6)]
         results += run_pipeline(join, {left: keyed(last)}, mode=mode, checkpoint=tmp_path)
     a, b = table(eagre_spark, lefts), table(eagre_spark, rights, right)
@@ -295,6 +296,70 @@ def test_interval_join(run_pipeline, eagre_spark, tmp_path, seed, how, mode):
     results = [(row.get("id"), row.get("other")) for row in results]
     assert len(expected) > 20
     assert sorted(results, key=str) == sorted(map(tuple, expected), key=str)
+
+
+@pytest.mark.parametrize(
+    ("within", "seconds"), [(("-5 s", "10 s"), (5, 10)), (("10 s", "-5 s"), (-10, -5))]
+)
+def test_both_bounds_of_a_join_can_have_one_sign(run_in_both_modes, within, seconds):
+    """As in Flink's tests of two positive and two negative bounds."""
+    name = f"op-signed-{within[0][0]}".replace("-", "n")
+    right = eg.Kafka(f"{name}-right", schema="other INT, card STRING, when TIMESTAMP")
+
+    @eg.pipeline(source=[source(f"{name}-left"), right], sink=eg.Kafka(f"{name}-out"))
+    def signed(left, right):
+        times = {"grace": "1 day", "event_time": ("at", "when")}
+        return eg.interval_join(left, right, "card", within, **times).select("id", "other")
+
+    at = "2026-01-01T00:00:{:02}Z".format
+    lefts = [{"id": n, "card": "c", "at": at(n)} for n in range(0, 40, 7)]
+    rights = [{"other": n, "card": "c", "when": at(n)} for n in range(0, 40, 3)]
+    both = {f"{name}-left": keyed(lefts), f"{name}-right": keyed(rights)}
+    results = run_in_both_modes(signed, both)
+    expected = {
+        (row["id"], other["other"])
+        for row in lefts
+        for other in rights
+        if seconds[0] <= other["other"] - row["id"] <= seconds[1]
+    }
+    assert len(expected) > 5
+    assert {(row["id"], row["other"]) for row in results} == expected
+    assert len(results) == len(expected)
+
+
+@pytest.mark.parametrize("wrap", [lambda key: key, F.struct])
+def test_keys_of_equal_numbers_are_equal(run_in_both_modes, wrap):
+    """As in ``groupBy``. A batch would put zero and minus zero together, and real time apart."""
+    name = f"op-zero-{wrap.__name__.strip('<>')}"
+
+    @eg.pipeline(source=source(f"{name}-in"), sink=eg.Kafka(f"{name}-out"))
+    def zero(df):
+        number = F.when(df.id < 2, F.lit(0.0)).otherwise(F.lit(float("nan")))
+        key = wrap(F.when(df.id == 1, -number).otherwise(number)).alias("number")
+        once = eg.deduplicate(df.select("*", key), "number", "1 minute", event_time="at")
+        return once.select("id")
+
+    rows = [{"id": n, "card": "c", "at": f"2026-01-01T00:00:0{n}Z"} for n in range(4)]
+    assert [row["id"] for row in run_in_both_modes(zero, keyed(rows))] == [0, 2]
+
+
+def test_a_key_of_null_has_no_partner(run_in_both_modes):
+    """As in SQL, and in Flink and Kafka Streams."""
+    right = eg.Kafka("op-null-right", schema="other INT, card STRING, when TIMESTAMP")
+
+    @eg.pipeline(source=[source("op-null-left"), right], sink=eg.Kafka("op-null-out"))
+    def null(left, right):
+        times = {"grace": "1 day", "event_time": ("at", "when")}
+        joined = eg.interval_join(left, right, "card", "1 minute", "full", **times)
+        return joined.select("id", "other", "card")
+
+    at = "2026-01-01T00:00:00Z"
+    both = {
+        "op-null-left": [{"id": 1, "card": None, "at": at}],
+        "op-null-right": [{"other": 2, "card": None, "when": at}],
+    }
+    results = [(row.get("id"), row.get("other")) for row in run_in_both_modes(null, both)]
+    assert sorted(results, key=str) == [(1, None), (None, 2)]
 
 
 @pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
@@ -347,6 +412,29 @@ def test_an_older_version_does_not_undo_a_deletion(run_pipeline, tmp_path, mode)
     assert {row["id"]: row.get("price") for row in results} == {25: 7, 35: None, 45: 9}
 
 
+def test_a_row_far_ahead_goes_to_the_dead_letters(run_in_both_modes, eagre_harness):
+    @eg.pipeline(source=source("op-ahead-in"), sink=eg.Kafka("op-ahead-out"), name="op-ahead")
+    def ahead(df):
+        made = eg.windows(df, "card", "10 seconds", ["count"], grace="1 second", event_time="at")
+        return made.select("card", "count")
+
+    def row(number, at):
+        return {"id": number, "card": "c", "at": at}
+
+    first = [row(n, f"2026-01-01T00:00:0{n}Z") for n in (1, 2)]
+    later = [row(n, f"2026-01-01T00:00:0{n}Z") for n in (4, 5)]
+    rows = [*first, row(3, "2226-01-01T00:00:03Z"), *later]
+    counts = [result["count"] for result in run_in_both_modes(ahead, keyed(rows))]
+    assert counts == [1, 2, 3, 4]
+    letters = dead_letters(eagre_harness, "op-ahead")
+    assert letters
+    for letter in letters:
+        assert letter["eagre-source"].startswith("op-ahead-in/")
+        assert letter["eagre-reason"].startswith(
+            "EVENT_TIME_AHEAD: windows: the event time 2226-01-01T00:00:03Z is more than PT24H"
+        )
+
+
 def version(changes, row, as_of):
     """Return the expected version of the table for a row."""
     best, valid = None, None
@@ -384,6 +472,10 @@ def bounds(window):
     [
         (lambda df: eg.deduplicate(df, "nothing", "1 s"), "COLUMN_UNKNOWN"),
         (lambda df: eg.deduplicate(df, [], "1 s"), "COLUMN_UNKNOWN"),
+        (
+            lambda df: eg.deduplicate(df.select(F.array("id").alias("ids")), "ids", "1 s"),
+            "KEY_ARRAY",
+        ),
         (lambda df: eg.deduplicate(df, "card", "0 s", event_time="at"), "INTERVAL_EMPTY"),
         (lambda df: eg.deduplicate(df, "card", "1 s", event_time="id"), "EVENT_TIME_TYPE"),
         (lambda df: eg.deduplicate(df, "card", "1 s", event_time="no"), "COLUMN_UNKNOWN"),
@@ -403,6 +495,9 @@ def bounds(window):
         (lambda df: top_of(df, n=0), "RANKS"),
         (lambda df: eg.interval_join(df, df, "card", "1 s", "outer"), "HOW_UNKNOWN"),
         (lambda df: eg.interval_join(df, df, "card", "1 s"), "COLUMN_IN_BOTH"),
+        (lambda df: join_of(df, ("-5 s", "4 s")), "INTERVAL_EMPTY"),
+        (lambda df: join_of(df, "-5 s"), "INTERVAL_EMPTY"),
+        (lambda df: join_of(df, ("--5 s", "9 s")), "INTERVAL_MALFORMED"),
         (lambda df: eg.interval_join(df, other_key(df), "card", "1 s"), "KEY_TYPES"),
         (lambda df: eg.lookup(df, df, "card", as_of="then"), "LOOKUP_KIND"),
         (lambda df: eg.lookup(df, df, "card"), "COLUMN_IN_BOTH"),
@@ -420,6 +515,24 @@ def test_invalid_operators_are_refused(eagre_spark, make, code):
         make(df)
 
 
+OVER = {
+    "deduplicate": lambda df: eg.deduplicate(df, "card", "1 s", event_time="at"),
+    "rolling": lambda df: roll_of(df, "count"),
+    "windows": lambda df: windows_of(df, emit="final"),
+    "session_windows": lambda df: eg.session_windows(df, "card", "1 s", ["count"], event_time="at"),
+    "top_n": lambda df: top_of(df, n=3),
+    "interval_join": lambda df: join_of(df, "1 s"),
+    "lookup": lambda df: eg.lookup(df, df.select("card", F.col("id").alias("other")), "card"),
+}
+
+
+@pytest.mark.parametrize("operator", OVER)
+def test_operators_refuse_static_rows(eagre_spark, operator):
+    df = eagre_spark.createDataFrame([], SCHEMA)
+    with pytest.raises(SettingsError, match=f"ROWS_STATIC: {operator} needs a stream"):
+        OVER[operator](df)
+
+
 def roll_of(df, *aggregates, **options):
     return eg.rolling(df, "card", {"1 minute": aggregates}, event_time="at", **options)
 
@@ -434,6 +547,11 @@ def top_of(df, score="count", n=3, item="card", by="country"):
 
 def other_key(df):
     return df.select(F.lit(1).alias("card"), F.col("at").alias("when"))
+
+
+def join_of(df, within):
+    right = df.select("card", F.col("at").alias("when"))
+    return eg.interval_join(df, right, "card", within, event_time=("at", "when"))
 
 
 def ranked(df):

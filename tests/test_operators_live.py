@@ -14,7 +14,7 @@ from eagre.jvm import gateway
 from eagre.testing.harness import EPOCH, Record
 from eagre.waiting import wait_until
 from streams import deduplicated, payments, rolled
-from test_operators import VARIANT, keyed, source
+from test_operators import VARIANT, keyed, late, source
 
 WAIT_MS = 900
 
@@ -115,6 +115,46 @@ def test_the_wall_clock_closes_idle_windows(eagre_harness, tmp_path, kind):
         at, _ = live.await_row("the end", card="idle", **status)
         assert live.query.lastProgress is None, "the result came with the end of the epoch"
     assert at - sent > (200 if kind == "windows" else WAIT_MS - 100)
+
+
+def test_without_a_grace_no_row_in_order_is_late(eagre_harness, tmp_path):
+    """Short windows, so that many of them end by the wall clock while rows are on their way."""
+
+    @eg.pipeline(source=source("op-strict-in"), sink=eg.Kafka("op-strict-out"), name="op-strict")
+    def strict(df):
+        made = eg.windows(df, "card", "100 ms", ["count"], emit="final", grace="0 ms")
+        return made.drop("_source")
+
+    before = late(eagre_harness.spark, "op-strict")
+    with Live(eagre_harness, strict, tmp_path / "c") as live:
+        live.send(Record({"card": "warm", "id": 0}, "warm"))
+        live.await_row("the first window", card="warm")
+        for number in range(100):
+            live.send(Record({"card": "c", "id": number}, "c"))
+        wait_until(
+            lambda: sum(row["count"] for _, row in live.results() if row["card"] == "c") == 100,
+            30,
+            f"rows are missing; {late(eagre_harness.spark, 'op-strict') - before} are late",
+        )
+    assert late(eagre_harness.spark, "op-strict") == before
+
+
+def test_the_last_window_of_a_backfill_ends_in_the_next_run(eagre_harness, tmp_path):
+    """``available-now`` leaves it open, because its other rows may still come."""
+
+    @eg.pipeline(source=source("op-last-in"), sink=eg.Kafka("op-last-out"))
+    def last(df):
+        made = eg.windows(df, "card", "2 s", ["count"], emit="final", grace="0 ms", event_time="at")
+        return made.select("window.start", "count")
+
+    at = "2026-01-01T00:00:0{}Z".format
+    rows = keyed({"card": "c", "id": second, "at": at(second)} for second in (0, 1, 2, 3))
+    first = eagre_harness.run(last, rows[:3], mode="available-now", checkpoint=tmp_path / "c")
+    assert [row["count"] for row in first] == [2]
+    with Live(eagre_harness, last, tmp_path / "c") as live:
+        live.send(rows[3])
+        wait_until(lambda: len(live.results()) > 1, 30, "the last window did not end")
+        assert [row["count"] for _, row in live.results()] == [2, 2]
 
 
 def test_old_records_use_their_own_timestamps(eagre_harness, tmp_path):
@@ -281,12 +321,13 @@ def test_the_current_time_is_not_cached(eagre_harness, tmp_path):
         assert len({row["now"] for _, row in live.results()}) == 3
 
 
+FORGETFUL = {"grace": "0 s", "retention": "0 s"}
 BOUND = {
     "deduplicate": lambda df: eg.deduplicate(df, "id", "300 ms"),
     "rolling": lambda df: eg.rolling(df, "id", {"300 ms": ["count as n"]}, slices=3, grace="0 s"),
-    "session_windows": lambda df: eg.session_windows(df, "id", "300 ms", ["count"], grace="0 s"),
-    "windows": lambda df: eg.windows(df, "id", "300 ms", ["count"], grace="0 s"),
-    "top_n": lambda df: eg.top_n(df, "id", "count", 3, "300 ms", item="card", grace="0 s"),
+    "session_windows": lambda df: eg.session_windows(df, "id", "300 ms", ["count"], **FORGETFUL),
+    "windows": lambda df: eg.windows(df, "id", "300 ms", ["count"], **FORGETFUL),
+    "top_n": lambda df: eg.top_n(df, "id", "count", 3, "300 ms", item="card", **FORGETFUL),
     "interval_join": lambda df, other: eg.interval_join(df, other, "id", "300 ms", grace="0 s"),
     "lookup": lambda df, other: eg.lookup(df, other, "id", wait="300 ms"),
 }

@@ -1,25 +1,16 @@
 """Python functions on a Spark standalone cluster of two workers, with the app's modules."""
 
 import json
-import os
-import re
-import signal
-import socket
-import subprocess
 import time
-from pathlib import Path
 
-import pyspark
 import pytest
 from confluent_kafka import Producer
 
 from conftest import kill_children
-from eagre.jvm import find_java
+from eagre import cluster as clusters
 from eagre.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
-
-HOME = Path(pyspark.__file__).parent
 
 APP = """
 import os
@@ -58,61 +49,13 @@ def clustered(df):
 """
 
 
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
 @pytest.fixture
-def cluster(tmp_path):
-    """A master and two workers, each with two cores."""
-    port = free_port()
-    env = {
-        **os.environ,
-        "JAVA_HOME": str(find_java().home),
-        "SPARK_HOME": str(HOME),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_WORKER_DIR": str(tmp_path / "work"),
-    }
-    started = []
-
-    def start(kind, *arguments):
-        path = tmp_path / f"{kind}-{len(started)}.log"
-        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
-        with path.open("w") as log:
-            started.append(
-                subprocess.Popen(
-                    [*command, *arguments], env=env, stdout=log, stderr=log, start_new_session=True
-                )
-            )
-        return path
-
-    master = f"spark://127.0.0.1:{port}"
-    log = start(
-        "master.Master",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--webui-port",
-        str(free_port()),
-    )
-    for _ in range(2):
-        start(
-            *("worker.Worker", "--host", "127.0.0.1", "--cores", "2", "--memory", "1g"),
-            *("--webui-port", str(free_port()), master),
-        )
-    wait_until(
-        lambda: len(re.findall("Registering worker", log.read_text())) == 2,
-        60,
-        "the workers did not register",
-    )
-    yield master
-    for process in started:
-        kill_children(process)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+def cluster(tmp_path, monkeypatch):
+    """The URL of a master with two workers, each with two cores."""
+    monkeypatch.setenv("EAGRE_STATE", str(tmp_path / "state"))
+    running = clusters.start(tmp_path / "cluster", workers=2, cores=2, memory="1g")
+    yield running.url
+    clusters.stop(running)
 
 
 def test_functions_and_state_run_on_two_executors(cli, cluster, eagre_broker, eagre_harness):

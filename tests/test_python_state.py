@@ -3,31 +3,45 @@
 import json
 import os
 import random
+import re
 import signal
+import subprocess
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructType
 
 import eagre as eg
 import processors
 from conftest import kill_children, processes_of
 from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS
 from eagre.errors import SettingsError
+from eagre.jvm.java import find_jdk
+from eagre.python.eagre_worker.layout import WrongTypeError
+from eagre.python.eagre_worker.session import Session
+from eagre.python.eagre_worker.variables import Map, Value
+from eagre.python.state import declaration
 from eagre.waiting import wait_until
 from processors import (
     OUTPUT,
     AllState,
+    FailingTimers,
     OpenedAt,
     RenamesState,
+    Stamped,
     Sum,
     SumFromInitialState,
     Timers,
+    Totals,
 )
+from test_python_failures import dead_letters
 
 SCHEMA = "key STRING, n INT, do STRING"
+TOTAL = StructType().add("n", LongType())
 EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 cloudpickle.register_pickle_by_value(processors)  # Spark's workers cannot import it
 
@@ -201,6 +215,19 @@ def test_state_can_switch_modes(run_pipeline, tmp_path):
     assert last[-1]["total"] == 4 * sum(range(5))
 
 
+def test_keys_of_equal_numbers_are_equal(run_in_both_modes):
+    """A batch would put zero and minus zero together, and real time apart."""
+
+    @eg.pipeline(source=eg.Kafka("state-zero-in", schema=SCHEMA), sink=eg.Kafka("state-zero-out"))
+    def zero(df):
+        signed = F.when(df.n == 2, F.lit(-0.0)).otherwise(F.lit(0.0))
+        numbers = df.select("n", "do", signed.alias("key"))
+        return eg.transform_with_state(numbers.groupBy("key"), Totals(), "key DOUBLE, total LONG")
+
+    rows = [{"key": "k", "n": n, "do": "add"} for n in (1, 2, 3)]
+    assert [row["total"] for row in run_in_both_modes(zero, rows)] == [1, 3, 6]
+
+
 def test_each_run_opens_its_processors_once(run_pipeline, tmp_path):
     stateful = pipeline("opened", OpenedAt())
     rows = [{"key": "k", "n": i, "do": "add"} for i in range(3)]
@@ -251,6 +278,54 @@ def test_a_deleted_state_variable_is_removed(eagre_spark, run_pipeline, tmp_path
         state(eagre_spark, tmp_path / "c", "total")
 
 
+def test_a_plain_string_is_the_key_of_a_map_state():
+    """As in Spark's test of composite types."""
+    key = StructType().add("name", StringType())
+    entries = Map(Session(), 0, {"name": "entries", **described(key)})
+    entries.clear()
+    entries.updateValue("k1", (1,))
+    entries.updateValue(("k2",), (2,))
+    assert entries.getValue(("k1",)) == (1,)
+    assert entries.containsKey("k2")
+    assert [key.name for key, _ in entries.iterator()] == ["k1", "k2"]
+    entries.removeKey("k1")
+    assert not entries.containsKey("k1")
+
+
+def described(key):
+    return {"key": key.jsonValue(), "schema": TOTAL.jsonValue()}
+
+
+def test_a_wrong_type_names_its_state_variable():
+    key = StructType().add("name", StringType()).add("place", StringType())
+    entries = Map(Session(), 0, {"name": "entries", **described(key)})
+    entries.clear()
+    for wrong in (7, "k", ("k",)):
+        with pytest.raises(WrongTypeError, match="a key of the state 'entries'"):
+            entries.updateValue(wrong, (1,))
+    with pytest.raises(WrongTypeError, match="a value of the state 'entries': not a Row"):
+        entries.updateValue(("k", "p"), 1)
+    total = Value(Session(), 0, {"name": "total", "schema": TOTAL.jsonValue()})
+    with pytest.raises(WrongTypeError, match="a value of the state 'total'"):
+        total.update(("many",))
+
+
+@pytest.mark.parametrize("deletes_first", [True, False])
+def test_a_state_that_is_requested_and_deleted_is_refused(deletes_first):
+    """As in Spark's test of a simple processor, where using the state raises."""
+
+    class Both(Sum):
+        def init(self, handle):
+            if deletes_first:
+                handle.deleteIfExists("temp")
+            handle.getValueState("temp", TOTAL)
+            if not deletes_first:
+                handle.deleteIfExists("temp")
+
+    with pytest.raises(SettingsError, match=r"STATE_DELETED: .* 'temp'"):
+        declaration(cloudpickle.dumps(Both()), "Both", "none")
+
+
 class Live:
     """A query that runs while the test sends rows."""
 
@@ -284,6 +359,27 @@ class Live:
         self.query.stop()
 
 
+def instances(spark, name):
+    """Return how many objects of a class the JVM still holds after a garbage collection."""
+    pid = spark._jvm.java.lang.ProcessHandle.current().pid()  # noqa: SLF001  (there is no other way)
+    jcmd = find_jdk().home / "bin" / "jcmd"
+    histogram = subprocess.check_output([jcmd, str(pid), "GC.class_histogram"], text=True)
+    found = re.search(rf"(\d+) +\d+ +{re.escape(name)}\s", histogram)
+    return int(found[1]) if found else 0
+
+
+def test_scans_of_a_map_leave_nothing_behind_in_a_long_task(eagre_spark, eagre_harness, tmp_path):
+    """For each scan Spark adds a listener to the task, and a task may run for days."""
+    rows = [{"key": "a", "n": n, "do": "put"} for n in range(100)]
+    with Live(eagre_harness, pipeline("scans", AllState()), tmp_path / "c") as live:
+        live.send(*rows[:10])
+        wait_until(lambda: len(live.results()) >= 10, 60, "no results")
+        before = instances(eagre_spark, "org.rocksdb.RocksIterator")
+        live.send(*rows)
+        wait_until(lambda: len(live.results()) >= 110, 60, "no results")
+        assert instances(eagre_spark, "org.rocksdb.RocksIterator") < before + 20
+
+
 def test_timers_expire_without_new_rows(eagre_harness, tmp_path):
     """Timers expire within the epoch; the benchmark measures how late they are."""
     timers = pipeline("timers", Timers(), "processing-time")
@@ -310,6 +406,25 @@ def test_a_timer_in_the_past_expires_immediately(eagre_harness, tmp_path):
         wait_until(
             lambda: any(r["text"] == "expired" for _, r in live.results()), 3, "it did not expire"
         )
+
+
+def test_a_timer_that_raises_names_its_key_and_time(eagre_harness, tmp_path):
+    """It has no record, so the reason is all there is; it is not called again."""
+    timers = pipeline("failing", FailingTimers(), "processing-time")
+    with Live(eagre_harness, timers, tmp_path / "c") as live:
+        live.send({"key": "f", "n": 200, "do": "set"})
+
+        def at():
+            return [row["total"] for _, row in live.results() if row["text"] == "set"]
+
+        wait_until(at, 10, "the timer was not set")
+        wait_until(lambda: dead_letters(eagre_harness, "failing"), 10, "there is no dead letter")
+        time.sleep(0.5)
+        [letter] = dead_letters(eagre_harness, "failing")
+    moment = datetime.fromtimestamp(at()[0] / 1000, UTC)
+    reason = r"FailingTimers raised ValueError: too late .* in the timer of the key \[f\] at (\S+)"
+    [named] = re.findall(reason, letter["eagre-reason"])
+    assert datetime.fromisoformat(named) == moment
 
 
 def test_timers_can_be_listed_and_deleted(eagre_harness, tmp_path):
@@ -365,9 +480,42 @@ def test_event_time_timers_expire_after_the_watermark(run_pipeline, tmp_path):
     assert "e40" not in expired
 
 
+@pytest.mark.parametrize("mode", ["real-time", "micro-batch"])
+def test_a_processor_passes_the_event_time_on(run_pipeline, tmp_path, mode):
+    """As PySpark's ``eventTimeColumnName`` does: the timers of the next processor expire."""
+    stamped = f"{SCHEMA}, at TIMESTAMP"
+    topic = eg.Kafka(f"passed-{mode}-in", schema=stamped, event_time="at", watermark="1 second")
+
+    @eg.pipeline(source=topic, sink=eg.Kafka(f"passed-{mode}-out"))
+    def chained(df):
+        first = eg.transform_with_state(
+            df.groupBy("key"), Stamped(), stamped, event_time_column="at"
+        )
+        second = eg.transform_with_state(
+            first.groupBy("key"), Timers(event=True), OUTPUT, "event-time"
+        )
+        return second.drop("_source")
+
+    results = []
+    for second in (1, 2, 30, 40):
+        at = f"2026-01-01T00:00:{second:02}Z"
+        row = {"key": f"e{second}", "n": 2000, "do": "set", "at": at}
+        results += run_pipeline(chained, [row], mode=mode, checkpoint=tmp_path / "c")
+    expired = {row["key"] for row in results if row["text"] == "expired"}
+    assert {"e1", "e2"} <= expired
+    assert "e40" not in expired
+
+
+def chained(grouped, column, schema="at TIMESTAMP, n INT"):
+    return eg.transform_with_state(grouped, Sum(), schema, event_time_column=column)
+
+
 @pytest.mark.parametrize(
     ("make", "code"),
     [
+        (lambda g: chained(g, "at"), "EVENT_TIME_MISSING"),
+        (lambda g: chained(g, "when"), "COLUMN_UNKNOWN"),
+        (lambda g: chained(g, "n"), "EVENT_TIME_TYPE"),
         (lambda g: eg.transform_with_state(g, Sum(), OUTPUT, "wall"), "TIME_MODE_UNKNOWN"),
         (lambda g: eg.transform_with_state(g, Sum(ttl_ms=1), OUTPUT), "TTL_NEEDS_PROCESSING"),
         (lambda g: eg.transform_with_state(g, Sum(), "int"), "SCHEMA_OF_ROWS"),

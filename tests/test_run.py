@@ -93,11 +93,11 @@ def test_a_run_drains_and_resumes_in_another_mode(cli, run, eagre_broker, again)
     app = cli.app(APP.format(name=name, body=COUNT))
     conf = "spark.sql.shuffle.partitions=3"
     first = run(app, "--brokers", at, "--every", "5 seconds", "--conf", conf)
-    first.wait_for("running in real-time, epochs of 5 s")
+    first.wait_for("running in real-time, commits every 5 s")
     produce(at, f"{name}-in", [{"card": f"c{n % 3}", "n": n} for n in range(30)])
     wait_until(lambda: written(at, f"{name}-out") >= 30, 30, "rows were not written at once")
     assert first.end(signal.SIGINT) == 0, first.output
-    assert first.has("draining, within 5 s")
+    assert first.has("draining, within 60 s")
     assert first.has("drained, 30 records written")
     assert written(at, f"{name}-out") == 30
 
@@ -119,7 +119,7 @@ def test_a_run_drains_and_resumes_in_another_mode(cli, run, eagre_broker, again)
     logs = cli.folder / ".eagre" / "logs"
     assert f"Spark logs to {logs}\n" in second.stderr
     assert " INFO " in (logs / "app.log").read_text()
-    assert " INFO " not in (logs / "app.previous.log").read_text()
+    assert " INFO " not in (logs / "app.1.log").read_text()
     assert written(at, f"{name}-out") == 31
     assert processes_of(cli.folder) == []
 
@@ -156,7 +156,8 @@ def test_pipelines_of_one_file_run_in_separate_processes(cli, run):
     wait_until(lambda: written(address, "left-out") == 2, 30, "left wrote nothing")
     wait_until(lambda: written(address, "right-out") == 1, 30, "right wrote nothing")
     assert both.end() == 0, both.output
-    assert {path.name for path in (cli.folder / "checkpoints").iterdir()} == {"left", "right"}
+    folders = [path for path in (cli.folder / "checkpoints").iterdir() if path.is_dir()]
+    assert {path.name for path in folders} == {"left", "right"}
     wait_until(lambda: not processes_of(cli.folder), 10, "a process was left behind")
 
 

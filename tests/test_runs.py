@@ -7,19 +7,25 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).with_name("runs_in_process.py")
+TESTS = Path(__file__).parent
 
 
 @pytest.mark.early
 @pytest.mark.parametrize(
-    ("marker", "number"), [("not e2e", 9), pytest.param("e2e", 8, marks=pytest.mark.e2e)]
+    ("file", "marker", "number"),
+    [
+        ("runs_in_process.py", "not e2e", 17),
+        ("commits_in_process.py", "not e2e", 3),
+        pytest.param("runs_in_process.py", "e2e", 29, marks=pytest.mark.e2e),
+        pytest.param("commits_in_process.py", "e2e", 2, marks=pytest.mark.e2e),
+    ],
 )
-def test_runs_in_one_session(eagre_broker, marker, number):
+def test_runs_in_one_session(eagre_broker, file, marker, number):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marker]
-    command.append(str(TESTS))
+    command.append(str(TESTS / file))
     done = subprocess.run(
         command,
-        cwd=TESTS.parent.parent,
+        cwd=TESTS.parent,
         env={**os.environ, "EAGRE_TESTS_BROKER": eagre_broker.address},
         capture_output=True,
         text=True,

@@ -4,22 +4,31 @@ import json
 import re
 import secrets
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from pyspark.sql.types import StructType
 
 import eagre as eg
 from certificates import Authority
 from conftest import processes_of
 from eagre.broker import Client, EmbeddedBroker, Topics
+from eagre.broker.replication import replicated_ends
 from eagre.broker.server import free_port
-from eagre.errors import EagreError, SettingsError
+from eagre.errors import BrokerError, EagreError, SettingsError
+from eagre.runtime.resolved_run import _ensure_topics
 from eagre.testing import Harness
 from eagre.waiting import wait_until
 from test_run import Run
@@ -436,5 +445,112 @@ def test_a_world_readable_file_with_a_secret_causes_a_warning(tmp_path, caplog):
     Client.to("b:1", config)
     Client.to("b:1", config)
     assert caplog.messages == [
-        f"{config} holds a secret and others may read it; `chmod 600 {config}` mends it"
+        f"{config} holds a secret and others may read it; `chmod 600 {config}` fixes it"
     ]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "protocol", "warnings"),
+    [
+        ("kafka.example:9092", "SASL_PLAINTEXT", 1),
+        ("127.0.0.1:9092,localhost:9093", "SASL_PLAINTEXT", 0),
+        ("secured.example:9092", "SASL_SSL", 0),
+    ],
+)
+def test_a_login_without_encryption_causes_a_warning(caplog, brokers, protocol, warnings):
+    options = {
+        "kafka.security.protocol": protocol,
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "alice",
+        "kafka.sasl.password": "secret",
+    }
+    for _ in range(2):
+        Client.to(brokers, options=options)
+    assert [r.levelname for r in caplog.records] == ["WARNING"] * warnings
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("url", "warnings"),
+    [
+        ("postgresql://db.example:5432/shop", 1),
+        ("postgresql://db2.example:5432/shop?sslmode=require", 1),
+        ("postgresql://db3.example:5432/shop?sslmode=verify-full", 0),
+        ("postgresql://db4.example:5432/shop?ssl=true", 0),
+        ("postgresql://127.0.0.1:5432/shop", 0),
+        ("redis://db5.example:6379/0", 1),
+        ("rediss://db6.example:6379/0", 0),
+        ("redis://127.0.0.1:6379/0", 0),
+    ],
+)
+def test_a_database_that_is_not_verified_causes_a_warning(caplog, url, warnings):
+    postgres = eg.Postgres("t", key="k", url=url) if url.startswith("postgres") else None
+    for _ in range(2):
+        sink = postgres or eg.Redis("t:{k}", key="k", url=url)
+        sink._spec(StructType().add("k", "string"))  # noqa: SLF001
+    assert [r.levelname for r in caplog.records] == ["WARNING"] * warnings
+
+
+def test_a_malformed_url_in_the_environment_is_left_to_the_tasks(caplog, monkeypatch):
+    """They report it without its text, which may hold a password."""
+    for name in ("DATABASE_URL", "REDIS_URL"):
+        monkeypatch.setenv(name, "postgresql://u:secret@[::1")
+    for sink in (eg.Postgres("t", key="k"), eg.Redis("t:{k}", key="k")):
+        sink._spec(StructType().add("k", "string"))  # noqa: SLF001
+    assert caplog.text == ""
+
+
+def test_a_topic_gets_the_replication_of_the_cluster(monkeypatch):
+    """A broker takes -1 for its own default.replication.factor."""
+    made = []
+    topics = Topics("somewhere:9092")
+    monkeypatch.setattr(
+        topics, "_admin", SimpleNamespace(create_topics=lambda new, **_: made.extend(new) or {})
+    )
+    monkeypatch.setattr(topics, "_change", lambda ask, *_, **__: ask([], 1.0))
+    monkeypatch.setattr(topics, "_led", lambda *_: True)
+    topics.create("new", 3)
+    assert [(topic.num_partitions, topic.replication_factor) for topic in made] == [(3, -1)]
+
+
+ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+    "LOGIN:SASL_PLAINTEXT",
+    "listener.name.login.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.login.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain."
+    'PlainLoginModule required user_alice="secret";',
+}
+
+
+@pytest.mark.e2e
+def test_a_topic_that_an_acl_hides_is_told_from_a_missing_one():
+    port = free_port()
+    settings = {**ACLS, "listeners": f"LOGIN://127.0.0.1:{port}"}
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": "secret",
+    }
+    with EmbeddedBroker(settings=settings) as broker:
+        Topics(broker.address).create("private", 1)
+        seen = Topics(Client(f"127.0.0.1:{port}", login))
+        assert seen.describe(["private"]) == {}
+        assert seen.hidden(["private"]) == {"private"}
+        assert Topics(broker.address).hidden(["private", "missing"]) == set()
+        with pytest.raises(BrokerError, match="TOPIC_NOT_AUTHORIZED"):
+            seen.require("private")
+        source = eg.KafkaSource("private", schema="n INT")
+        with pytest.raises(BrokerError, match="TOPIC_NOT_AUTHORIZED"):
+            _ensure_topics(seen, [source], print)
+        describe = AclBinding(
+            *(ResourceType.TOPIC, "private", ResourcePatternType.LITERAL, "User:alice", "*"),
+            *(AclOperation.DESCRIBE, AclPermissionType.ALLOW),
+        )
+        [done] = Topics(broker.address).admin.create_acls([describe]).values()
+        done.result()
+        wait_until(lambda: seen.describe(["private"]), 10, "the ACL has no effect")
+        with pytest.raises(BrokerError, match=r"TOPIC_NOT_AUTHORIZED: .* cannot be read"):
+            replicated_ends(seen, ["private"])

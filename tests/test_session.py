@@ -89,6 +89,13 @@ def test_a_configured_heap_is_not_changed(builder):
     assert stated["spark.driver.extraJavaOptions"] == f"-XX:-UsePerfData {configured}"
 
 
+def test_the_jvm_of_a_run_keeps_its_temporary_files_in_the_runs_folder(builder, monkeypatch):
+    monkeypatch.setenv("EAGRE_RUN_TMPDIR", "/scratch/of a run")
+    stated = options(eg.configure(builder))
+    assert "'-Djava.io.tmpdir=/scratch/of a run'" in stated["spark.driver.extraJavaOptions"]
+    assert "tmpdir" not in stated["spark.executor.extraJavaOptions"]
+
+
 def test_jvm_counters_are_off_unless_configured(builder):
     configured = "-XX:+UsePerfData -Xms300m"
     stated = options(eg.configure(builder.config("spark.driver.extraJavaOptions", configured)))

@@ -14,7 +14,9 @@ MAX_MODULE = 400
 MAX_PACKAGE = 3000
 """Lines of the files right in a folder; those of its sub-packages count there."""
 
-PYTHON = [p for top in ("src", "laboratory", "chaos", "tests") for p in (ROOT / top).rglob("*.py")]
+PYTHON = [
+    p for top in ("src", "laboratory", "chaos", "soak", "tests") for p in (ROOT / top).rglob("*.py")
+]
 JAVA = [p for top in ("src", "jvm-companion") for p in (ROOT / top).rglob("*.java")]
 TESTS = ROOT / "tests", ROOT / "jvm-companion" / "test"
 

@@ -10,7 +10,7 @@ import pytest
 
 from eagre import waiting
 from eagre.errors import TrialError
-from eagre.trial import load, meter
+from eagre.trial import meter, producer
 from eagre.trial.events import EventsFile
 from eagre.trial.load import Load, Probe
 from eagre.trial.process import ProcessUnderTest
@@ -63,18 +63,18 @@ def test_probes_do_not_run_out(tmp_path, producers):
 
 
 def test_a_missing_kind_of_event_is_reported(tmp_path, producers):
-    with pytest.raises(TrialError, match=r"EVENTS_EMPTY: .*events\.py gives no events"):
+    with pytest.raises(TrialError, match=r"EVENTS_EMPTY: .*events\.py yields no events"):
         probe(tmp_path, NONE).send()
 
 
 def test_undelivered_table_rows_are_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(load, "FLUSH_SECONDS", 0.1)
+    monkeypatch.setattr(producer, "FLUSH_SECONDS", 0.1)
     monkeypatch.setattr(waiting, "machine_slowness", lambda: 1.0)
     monkeypatch.setattr("confluent_kafka.Producer", lambda _: Producer(stuck=3))
     monkeypatch.setattr("eagre.broker.Topics.create", lambda *_: None)
     path = tmp_path / "events.py"
     path.write_text(f"{FEW}def tables(random):\n    yield 'table', 'k', {{'n': 1}}\n")
-    with pytest.raises(TrialError, match="TABLES_NOT_SENT: nowhere:1 did not take 3 rows"):
+    with pytest.raises(TrialError, match="TABLES_NOT_SENT: nowhere:1 did not accept 3 rows"):
         EventsFile(str(path)).fill_tables("nowhere:1")
 
 

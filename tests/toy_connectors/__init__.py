@@ -1,4 +1,4 @@
-"""Connectors as a user would write them, outside of Eagre: two sinks, a source and a format."""
+"""Connectors as a user would write them, outside of Eagre: three sinks, a source, a format."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -59,6 +59,21 @@ class Console(Sink):
     def rows_written(self, spark, pipeline):
         del spark, pipeline
         return 7
+
+
+@register
+@dataclass(frozen=True)
+class JsonTopic(Sink):
+    """A topic of JSON objects, written by Spark's own sink: it works in every mode."""
+
+    topic: str
+    brokers: str
+
+    def write_stream(self, rows, query):
+        del query
+        values = rows.selectExpr("to_json(struct(*)) AS value").writeStream.format("kafka")
+        cluster = values.option("kafka.bootstrap.servers", self.brokers).option("topic", self.topic)
+        return cluster.outputMode("update")
 
 
 @register
