@@ -7,7 +7,7 @@ PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e long lint docs wheel bench chaos profile boundary clean
+.PHONY: help setup demo test e2e long lint docs wheel bench chaos soak profile boundary clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -17,16 +17,16 @@ setup: $(VENV)/.ready  ## virtual environment with eagre in its bin, companion j
 demo: setup  ## the payments stream in micro-batch and in real time (ARGS="--seconds 10")
 	@$(BIN)/eagre demo $(ARGS)
 
-# One test process for each core, as far as the memory goes.
+# One test process for each core and one more, as far as the memory goes: tests wait a third of the time.
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-test: setup $(VENV)/.dev $(VENV)/.docs  ## style, types, layers, unit tests, every operator in both modes (ARGS="-k broker")
+test: setup $(VENV)/.dev  ## style, types, layers, unit tests, every operator in both modes (ARGS="-k broker")
 	@$(PYTEST) $(ARGS)
 
-e2e: setup $(VENV)/.dev $(VENV)/.docs  ## kills, restarts, clusters, browsers, use cases, the wheel (ARGS="-k wheel")
+e2e: setup $(VENV)/.dev  ## kills, restarts, clusters, browsers, use cases, the wheel (ARGS="-k wheel")
 	@$(PYTEST) -m e2e $(ARGS)
 
-long: setup $(VENV)/.dev $(VENV)/.docs  ## bounds of state, comparisons of clocks: minutes each
+long: setup $(VENV)/.dev  ## bounds of state, a short soak, a round of chaos for each fault: minutes each
 	@$(BIN)/pytest -m long $(ARGS)
 
 lint: setup $(VENV)/.dev  ## style, types, layers
@@ -49,8 +49,11 @@ wheel: setup  ## the wheel and the source distribution, into dist/
 bench: setup $(VENV)/.bench  ## the field's benchmark against the others (ARGS="count --systems all")
 	@$(BIN)/eagre bench run $(or $(ARGS),field)
 
-chaos: setup $(VENV)/.dev  ## faults against exactly-once pipelines, verified (ROUNDS=20 SEED=1 CONTROL=off)
-	@$(BIN)/python -m chaos.campaign --rounds $(or $(ROUNDS),20) $(if $(SEED),--seed $(SEED)) $(if $(CONTROL),--control $(CONTROL)) $(ARGS)
+chaos: setup $(VENV)/.dev  ## faults against pipelines, verified (ROUNDS=20 SEED=1 RESUME=FILE CONTROL=off)
+	@$(BIN)/python -m chaos.campaign --rounds $(or $(ROUNDS),20) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume $(RESUME)) $(if $(CONTROL),--control $(CONTROL)) $(ARGS)
+
+soak: setup $(VENV)/.dev  ## the six use cases for hours, with faults: what is lost, what grows (HOURS=2 SEED=1)
+	@$(BIN)/python -m soak --hours $(or $(HOURS),2) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 profile: setup $(VENV)/.bench  ## measure the latency profile, setting by setting, into docs/reference/profile.md
 	@$(BIN)/python -m laboratory.ablation
@@ -83,17 +86,20 @@ $(VENV)/.ready: $(BUILT_FROM) | $(VENV)/bin/python
 # What a list of dependencies in pyproject.toml asks for, given by its place there.
 REQUIRED = $(BIN)/python -c 'import functools, sys, tomllib; print("\n".join(functools.reduce(lambda table, key: table[key], sys.argv[1].split("/"), tomllib.load(open("pyproject.toml", "rb")))))'
 
+EXTRAS   := project/optional-dependencies/pandas project/optional-dependencies/bench
+
 $(VENV)/.bench: pyproject.toml $(VENV)/.ready
 	@echo "eagre: installing what the benchmark needs"
-	@{ $(REQUIRED) project/optional-dependencies/pandas; $(REQUIRED) project/optional-dependencies/bench; } | grep -v '^eagre' > $(VENV)/bench-requirements.txt
+	@{ for list in $(EXTRAS); do $(REQUIRED) $$list; done; } | grep -v '^eagre' > $(VENV)/bench-requirements.txt
 	@$(PIP) -r $(VENV)/bench-requirements.txt
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/.ready $(VENV)/.bench
-	@echo "eagre: installing the development tools"
-	@$(REQUIRED) dependency-groups/dev > $(VENV)/dev-requirements.txt
+# One call of pip for all that the tests need: each takes seconds to begin.
+$(VENV)/.dev: pyproject.toml $(VENV)/.ready
+	@echo "eagre: installing the development tools, and what the benchmark and the site need"
+	@{ for list in $(EXTRAS) dependency-groups/dev dependency-groups/docs; do $(REQUIRED) $$list; done; } | grep -v '^eagre' > $(VENV)/dev-requirements.txt
 	@$(PIP) -r $(VENV)/dev-requirements.txt
-	@touch $@
+	@touch $(VENV)/.bench $(VENV)/.docs $@
 
 $(VENV)/.docs: pyproject.toml $(VENV)/.ready
 	@echo "eagre: installing what builds the site"

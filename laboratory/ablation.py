@@ -89,7 +89,7 @@ class Quiet:
 
 def measure(rounds: int) -> Recorded:
     """Measure every variant in each round, and return the medians."""
-    from eagre_bench.campaign import Bench, Options
+    from eagre_bench.campaign import Options, Testbed
     from eagre_bench.systems.spark import Eagre
 
     options = Options(warmup=30.0, seconds=15.0, epoch="10 seconds")
@@ -97,7 +97,7 @@ def measure(rounds: int) -> Recorded:
     chosen = options.applied("count")
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Bench(Path(scratch), options, Quiet()) as bench,
+        Testbed(Path(scratch), options, Quiet()) as bench,
     ):
         for number in range(rounds):
             for name, settings in variants():

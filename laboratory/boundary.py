@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagre.profile import PROFILE
-from eagre_bench.campaign import Bench, Options
+from eagre_bench.campaign import Options, Testbed
 from eagre_bench.systems.spark import Eagre
 from laboratory.ablation import Quiet
 
@@ -113,7 +113,7 @@ def run(rounds: int) -> dict[str, dict[str, float]]:
     chosen = OPTIONS.applied("count")
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Bench(Path(scratch), OPTIONS, Quiet()) as bench,
+        Testbed(Path(scratch), OPTIONS, Quiet()) as bench,
     ):
         for number in range(rounds):
             for variant, (name, settings) in enumerate(WITHOUT.items()):

@@ -21,7 +21,7 @@ from xml.sax.saxutils import escape
 
 RECORDED = Path(__file__).with_name("demo.json")
 PICTURE = Path("docs/images/demo.svg")
-COMMAND = ["eagre", "demo", "--seconds", "5", "--no-dashboard", "--no-archive"]
+COMMAND = ["eagre", "demo", "--seconds", "10", "--no-dashboard", "--no-archive"]
 COLUMNS, CHARACTER, LINE, MARGIN, BAR = 124, 7.2, 19, 16, 30
 """Columns of text, and sizes in pixels."""
 LONGEST_WAIT, HOLD = 0.15, 9.0
