@@ -207,9 +207,16 @@ class AdminRequests:
             seconds = min(2 * seconds, self._timeout)
 
     def _is_transient(self, error: BrokerError) -> bool:
-        """Return whether a failure is transient, and record its message."""
-        self._last_error = error.problem
-        return error.data.get("kafka_error") in TRANSIENT
+        """Return whether a failure is transient; if so, prepare the next attempt.
+
+        Metadata of a cluster name any of its brokers as the one for administration, for some
+        seconds also one that has died, and librdkafka asks for new metadata only when told to.
+        """
+        problem, transient = error.problem, error.data.get("kafka_error") in TRANSIENT
+        if transient:
+            self._request_metadata()
+        self._last_error = problem
+        return transient
 
     def result(self, future: Any, what: str = "the cluster refused") -> Any:  # noqa: ANN401
         """Return the answer of the cluster.

@@ -1,5 +1,7 @@
 package dev.eagre.connectors.upsert;
 
+import dev.eagre.commit.RecordPosition;
+
 /**
  * The version of a row: the position of its record, or a number in the row.
  *
@@ -25,5 +27,16 @@ public record RowVersion(String source, long offset, int ordinal, long time) {
     /** The version to store when it replaces another of the same source. */
     RowVersion over(RowVersion other) {
         return time >= other.time ? this : new RowVersion(source, offset, ordinal, other.time);
+    }
+
+    /**
+     * The record of a row whose version is its position.
+     *
+     * @param source {@code topic/partition} or {@code topic@id/partition}; the id is base64 and may contain a slash
+     */
+    static RecordPosition recordOf(String source, long offset) {
+        int slash = source.lastIndexOf('/');
+        String topic = source.substring(0, slash).split("@", 2)[0];
+        return new RecordPosition(topic, Integer.parseInt(source.substring(slash + 1)), offset);
     }
 }

@@ -79,10 +79,7 @@ public final class UpsertWriter extends ForeachWriter<Row> {
 
     /** The record of a row whose version is its source; a number in the row says nothing about its record. */
     private static RecordPosition record(Row row, int at) {
-        if (row.isNullAt(at + 2)) return null;
-        String[] place = row.getString(at).split("/", 2);
-        String topic = place[0].split("@", 2)[0];
-        return new RecordPosition(topic, Integer.parseInt(place[1]), row.getLong(at + 1));
+        return row.isNullAt(at + 2) ? null : RowVersion.recordOf(row.getString(at), row.getLong(at + 1));
     }
 
     private static Object present(Object value, String column, String code) {

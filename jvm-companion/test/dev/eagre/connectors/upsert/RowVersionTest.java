@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.eagre.commit.RecordPosition;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
@@ -47,5 +48,13 @@ class RowVersionTest {
         Upsert next = new Upsert(List.of("a"), List.of("2"), version(2, 0, 50), null);
         assertEquals(new Upsert(List.of("a"), List.of("2"), version(2, 0, 100), null), old.or(next));
         assertEquals(next, next.or(old), "an older row changes nothing");
+    }
+
+    @Test
+    void theIdOfATopicMayContainASlash() {
+        RecordPosition record = new RecordPosition("shop", 3, 7);
+        assertEquals(record, RowVersion.recordOf("shop/3", 7));
+        assertEquals(record, RowVersion.recordOf("shop@fLk_0cXbQ1qV/mzR46taEuDeXpUgQ/3", 7));
+        assertEquals(record, RowVersion.recordOf("shop@/R46taEuDeXp/3", 7));
     }
 }
