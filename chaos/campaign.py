@@ -137,6 +137,7 @@ def parsed() -> argparse.Namespace:
     shapes = {"action": "append", "choices": tuple(SHAPES), "metavar": "SHAPE"}
     parser.add_argument("--pipeline", **shapes, help=f"one of {', '.join(SHAPES)}; repeatable")
     parser.add_argument("--kinds", help="one trial with these faults, separated by commas")
+    parser.add_argument("--standby", action="store_true", help="hold a second process ready")
     parser.add_argument("--conf", action="append", default=[], help="a Spark setting: KEY=VALUE")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="append the results of each "
                         "trial to this file; if it has some, continue its campaign")  # fmt: skip
@@ -184,7 +185,9 @@ def main() -> None:
 
 
 def _plans(options: argparse.Namespace, seed: int) -> Iterator[Plan]:
-    common = {name: getattr(options, name) for name in ("rate", "every", "pause", "control")}
+    common = {
+        name: getattr(options, name) for name in ("rate", "every", "pause", "control", "standby")
+    }
     common["conf"] = tuple(options.conf)
     names = options.pipeline or [
         shape.name for shape in ALL if shape.exactly_once or options.control == "none"

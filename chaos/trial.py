@@ -60,6 +60,7 @@ class Plan:
         pause: At most so many seconds pass before each fault.
         control: How exactly once is broken, for a control that must fail.
         conf: More Spark settings.
+        standby: Whether a second process waits to take over; each fault waits until it is ready.
     """
 
     shape: Shape
@@ -71,6 +72,7 @@ class Plan:
     pause: float = 8
     control: str = "none"
     conf: tuple[str, ...] = ()
+    standby: bool = False
 
 
 @dataclass
@@ -125,6 +127,7 @@ class Trial:
             *("--every", self.plan.every, "--brokers", self.brokers.app_address),
             *("--from", "earliest", "--checkpoint", str(self.checkpoint.parent)),
             *(word for setting in self._conf() for word in ("--conf", setting)),
+            *(("--standby",) if self.plan.standby else ()),
         )  # fmt: skip
         self._ends.callback(self.run.close)
         self.run.wait_for("running in real-time", 0, RESUME_SECONDS)
@@ -171,6 +174,8 @@ class Trial:
 
     def _round(self, number: int, fault: Fault) -> dict[str, Any]:
         """Inject a fault and wait until results appear again."""
+        if self.plan.standby:
+            self._await_standby()
         time.sleep(self.pick.uniform(1, self.plan.pause))
         self.note = ""
         fault.inject(self)
@@ -183,6 +188,12 @@ class Trial:
         )
         noted = {"note": self.note} if self.note else {}
         return {"fault": fault.name, "seconds": seconds, **self._phases(), **noted}
+
+    def _await_standby(self) -> None:
+        """Wait until a standby is ready that no fault has used."""
+        lines = list(self.run.output)
+        since = max((at for at, line in lines if "running in real-time" in line), default=0.0)
+        self.run.wait_for("a standby is ready", since)
 
     def _phases(self) -> dict[str, float]:
         """Return when the new run started Spark, fenced and ran, in seconds after the fault."""
@@ -306,6 +317,7 @@ class Trial:
             "control": plan.control,
             "rate": plan.rate,
             "every": plan.every,
+            "standby": plan.standby,
             "faults": list(plan.faults),
             "rounds": outcome.rounds,
             "failure": outcome.failure.replace(str(self.folder), "FOLDER"),

@@ -107,7 +107,6 @@ def test_a_row_that_takes_longer_than_a_commit_waits(cli, in_process, eagre_harn
     assert sorted(n for _, n in results(eagre_harness, f"{name}-out")) == list(range(done))
 
 
-@pytest.mark.e2e
 def test_a_drain_during_a_commit_that_waits(cli, in_process, eagre_harness):
     """The drain takes the place of the commit, and the sources stay paused."""
     at, name = eagre_harness.brokers, "crossed"
@@ -164,7 +163,6 @@ def test_sources_are_added_reordered_and_removed(cli, in_process, eagre_harness)
     assert found == Counter((topic, n + 1) for topic in sent for n in range(sent[topic]))
 
 
-@pytest.mark.e2e
 def test_state_is_repartitioned(cli, in_process, eagre_harness, eagre_spark):
     """Its newest commit is adopted first. The command line does the same, with the lock."""
     at, name = eagre_harness.brokers, "spread"

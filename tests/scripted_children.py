@@ -66,7 +66,7 @@ class Supervised:
         options: Arguments of the supervisor, and fields of the specification.
     """
 
-    def __init__(self, folder, scripts, *, restarts=2, brokers=lambda: "", **spec):
+    def __init__(self, folder, scripts, *, restarts=2, standby=False, brokers=lambda: "", **spec):
         self.folder = folder
         self.events = []
         self.outcome = None
@@ -76,6 +76,7 @@ class Supervised:
             brokers,
             lambda name, event: self.events.append((name, event)),
             restarts=restarts,
+            standby=standby,
         )
         self._thread = threading.Thread(target=self._run, daemon=True)
 

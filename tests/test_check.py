@@ -208,6 +208,7 @@ def starving(eagre_broker, tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.e2e
 def test_too_few_slots_silently_skip_partitions(starving):
     findings = {f["id"]: f for f in starving["report"]["findings"]}
     assert findings["SLOTS_TOO_FEW"]["level"] == "error"
@@ -346,6 +347,7 @@ def test_the_clock_in_the_explanation_advances(check_setup, topic):
 # Bad rows.
 
 
+@pytest.mark.e2e
 def test_a_bad_row_fails_the_query_at_every_start(check_setup, topic):
     rows = check_setup.read(topic, startingOffsets="earliest")
     writer = query(check_setup, topic, rows.select((F.col("amount") / F.col("n")).alias("rate")))
@@ -504,6 +506,7 @@ def test_200_shuffle_partitions_are_reported_and_do_not_fit(check_setup):
 # Several queries.
 
 
+@pytest.mark.e2e
 def test_a_second_query_finds_no_slots(check_setup):
     first = check_setup.write(
         check_setup.rows.repartition(4, "card"), trigger={"realTime": "1 minute"}
@@ -570,6 +573,7 @@ def test_python_in_micro_batches_has_a_cost(check_setup):
     assert "PYTHON_COST" in report.ids("advice")
 
 
+@pytest.mark.e2e
 def test_a_stop_during_an_epoch_repeats_the_epoch(check_setup, topic):
     writer = query(check_setup, topic, trigger={"realTime": "10 minutes"})
     assert finding(eg.check(writer), "EPOCH_LONG").numbers == {"epoch_ms": 600_000}

@@ -399,6 +399,7 @@ def started(harness, pipeline, checkpoint, every="5 minutes", **options):
     )
 
 
+@pytest.mark.e2e
 def test_the_record_that_a_database_refuses_is_quarantined(
     eagre_harness, database, request, tmp_path
 ):
@@ -426,6 +427,7 @@ def test_the_record_that_a_database_refuses_is_quarantined(
     assert [offset_of(letter) for letter in dead.records()] == [culprit[2]]
 
 
+@pytest.mark.e2e
 def test_an_error_that_concerns_all_rows_blames_none(eagre_harness, postgres, request, tmp_path):
     name, database = named(request), PostgresTable(postgres)
     eagre_harness.topics.create(f"{name}-in", 1)
@@ -439,6 +441,7 @@ def test_an_error_that_concerns_all_rows_blames_none(eagre_harness, postgres, re
     assert gateway.suspects(eagre_harness.spark, name) == []
 
 
+@pytest.mark.e2e
 def test_a_failover_to_a_replica_is_waited_for(eagre_harness, postgres, request, tmp_path):
     """Until it is promoted, the other server accepts connections and refuses every write."""
     name, database = named(request), PostgresTable(postgres)
@@ -537,6 +540,7 @@ FULL = {
 EMPTY = {"card": "empty"}
 
 
+@pytest.mark.e2e
 def test_types_in_postgres(run_pipeline, postgres, request):
     name = named(request)
 
@@ -564,6 +568,7 @@ def test_types_in_postgres(run_pipeline, postgres, request):
     assert {row["name"]: row["kind"] for row in kinds}["exact"] == "numeric"
 
 
+@pytest.mark.e2e
 def test_types_in_redis(run_pipeline, redis, request):
     name = named(request)
     hashes = RedisHashes(redis)

@@ -346,6 +346,7 @@ def test_rows_too_large_for_the_sink_become_dead_letters(run_in_both_modes, eagr
     )
 
 
+@pytest.mark.e2e
 def test_records_of_ten_megabytes(eagre_harness):
     size = 10_000_000
     for topic in ("huge-in", "huge-out"):
@@ -396,6 +397,7 @@ def divided(name, *, python):
     return divides
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("python", [False, True])
 def test_a_row_that_crashes_its_task_can_be_quarantined(
     run_in_both_modes, eagre_harness, tmp_path, python

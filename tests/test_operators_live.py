@@ -93,6 +93,7 @@ def closing(kind, name):
     return pipeline(lambda *streams: transform(*streams).drop("_source"))
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "kind",
     [
@@ -139,6 +140,7 @@ def test_without_a_grace_no_row_in_order_is_late(eagre_harness, tmp_path):
     assert late(eagre_harness.spark, "op-strict") == before
 
 
+@pytest.mark.e2e
 def test_the_last_window_of_a_backfill_ends_in_the_next_run(eagre_harness, tmp_path):
     """``available-now`` leaves it open, because its other rows may still come."""
 
@@ -157,6 +159,7 @@ def test_the_last_window_of_a_backfill_ends_in_the_next_run(eagre_harness, tmp_p
         assert [row["count"] for _, row in live.results()] == [2, 2]
 
 
+@pytest.mark.e2e
 def test_old_records_use_their_own_timestamps(eagre_harness, tmp_path):
     """In a backfill of yesterday's records a session ends no earlier than it would have then."""
     pipeline = closing("session_windows", "op-old")
@@ -235,6 +238,7 @@ def sum_of(rows):
     return sum(known) if known else None
 
 
+@pytest.mark.e2e
 def test_operators_can_be_chained(run_in_both_modes):
     rows = payments(7, 300, grace=20)
     for row in rows:
@@ -291,6 +295,7 @@ def was_optimised(query):
     return tracker.rules().contains("org.apache.spark.sql.catalyst.optimizer.ColumnPruning")
 
 
+@pytest.mark.e2e
 def test_an_epoch_reuses_the_previous_plan(eagre_harness, tmp_path):
     rows = payments(10, 40, grace=20)[:40]
     with Live(eagre_harness, chain("op-cached"), tmp_path / "c", "real-time", EPOCH) as live:
@@ -308,6 +313,7 @@ def test_an_epoch_reuses_the_previous_plan(eagre_harness, tmp_path):
     }
 
 
+@pytest.mark.e2e
 def test_the_current_time_is_not_cached(eagre_harness, tmp_path):
     @eg.pipeline(source=source("op-now-in"), sink=eg.Kafka("op-now-out"), name="op-now")
     def stamped(df):

@@ -106,6 +106,7 @@ def test_rows_survive_a_round_trip(table):
     assert pos == len(data)
 
 
+@pytest.mark.e2e
 @settings(
     max_examples=10,
     deadline=None,

@@ -46,6 +46,7 @@ def only_odd(n):
     return n
 
 
+@pytest.mark.e2e
 def test_a_function_over_a_static_table_uses_the_pipelines_dead_letters(
     run_in_both_modes, eagre_harness
 ):
@@ -165,6 +166,7 @@ def test_a_worker_killed_from_outside_loses_no_rows(run_pipeline):
         os.unlink(marker)  # noqa: PTH108
 
 
+@pytest.mark.e2e
 def test_an_idle_worker_that_dies_is_replaced(eagre_spark, eagre_broker, eagre_harness, tmp_path):
     """The next rows get their results from another worker."""
     alive = mapped("idle", lambda _: os.getpid())
@@ -224,6 +226,7 @@ def test_a_function_may_return_none(run_in_both_modes):
     assert {r["n"]: r["m"] for r in results} == {n: None if n % 2 else n for n in range(20)}
 
 
+@pytest.mark.e2e
 def test_a_worker_that_leaks_memory_is_replaced(run_pipeline):
     """It is replaced between two rows, before it exhausts the machine's memory."""
     leaked = []

@@ -123,6 +123,7 @@ def state(spark, checkpoint, name):
     return sorted(str(row.asDict(recursive=True)) for row in rows)
 
 
+@pytest.mark.e2e
 def test_results_and_state_equal_sparks(eagre_spark, run_pipeline, tmp_path):
     """Every mode is compared with one run of Spark's implementation, which is slow."""
     rows = [row for row in events(11, 120) if row["do"] != "refuse"]
@@ -136,6 +137,7 @@ def test_results_and_state_equal_sparks(eagre_spark, run_pipeline, tmp_path):
         assert {name: state(eagre_spark, tmp_path / mode, name) for name in names} == final, mode
 
 
+@pytest.mark.e2e
 def test_results_with_a_ttl_equal_sparks(eagre_spark, run_pipeline, tmp_path):
     rows = [row for row in events(31, 60) if row["do"] != "refuse"]
     processor = AllState(ttl_ms=3_600_000)
@@ -147,6 +149,7 @@ def test_results_with_a_ttl_equal_sparks(eagre_spark, run_pipeline, tmp_path):
         assert by_key(results) == by_key(expected), mode
 
 
+@pytest.mark.e2e
 def test_the_same_timers_expire_as_in_spark(eagre_spark, run_pipeline, tmp_path):
     schema = f"{SCHEMA}, at TIMESTAMP"
     pick = random.Random(41)
@@ -368,6 +371,7 @@ def instances(spark, name):
     return int(found[1]) if found else 0
 
 
+@pytest.mark.e2e
 def test_scans_of_a_map_leave_nothing_behind_in_a_long_task(eagre_spark, eagre_harness, tmp_path):
     """For each scan Spark adds a listener to the task, and a task may run for days."""
     rows = [{"key": "a", "n": n, "do": "put"} for n in range(100)]

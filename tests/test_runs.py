@@ -15,9 +15,8 @@ TESTS = Path(__file__).parent
     ("file", "marker", "number"),
     [
         ("runs_in_process.py", "not e2e", 17),
-        ("commits_in_process.py", "not e2e", 3),
         pytest.param("runs_in_process.py", "e2e", 29, marks=pytest.mark.e2e),
-        pytest.param("commits_in_process.py", "e2e", 2, marks=pytest.mark.e2e),
+        pytest.param("commits_in_process.py", "not long", 5, marks=pytest.mark.e2e),
     ],
 )
 def test_runs_in_one_session(eagre_broker, file, marker, number):

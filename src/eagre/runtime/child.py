@@ -10,6 +10,7 @@ group, and only the parent knows that a drain must follow.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -117,20 +118,22 @@ def run(spec: RunSpec, parent: Parent) -> None:
     """
     app = spec.load()
     early = app.pipelines_before_spark()
-    if early:
+    if early and not spec.standby:
         _introduce(app, early, spec, parent)
     tip = "" if archive().exists() else " (`eagre jars fetch spark` makes this seconds faster)"
     parent.tell("phase", text=f"starting Spark{tip}")
     spark = _session(spec)
     JvmWatch(lambda: gateway.ping(spark), parent.tell).start(partial(_give_up, parent))
     pipelines = early or app.pipelines()
-    if not early:
+    if not early and not spec.standby:
         _introduce(app, pipelines, spec, parent)
     shipped = ship_modules(spark, app.path.resolve().parent)
     several = len(pipelines) > 1
     pipeline = app.choose(pipelines)[0].on(parent.orders.get() or None)
     folder = spec.checkpoint_folder(pipeline.name, several=several)
     checkpoint = Checkpoint(folder)
+    if spec.standby:
+        _stand_by(spark, pipeline, spec, str(checkpoint.path), parent)
     if spec.resume:
         checkpoint.require_found()
     _lock(spark, checkpoint)
@@ -174,6 +177,19 @@ def _introduce(app: App, pipelines: list[Pipeline], spec: RunSpec, parent: Paren
         needs_brokers=pipeline.needs_brokers,
         has_run=Checkpoint(folder).has_commit,
     )
+
+
+def _stand_by(
+    spark: SparkSession, pipeline: Pipeline, spec: RunSpec, checkpoint: str, parent: Parent
+) -> None:
+    """Plan the pipeline once, as only the first time takes seconds, and wait for the order to run.
+
+    Until then the checkpoint belongs to another process, and nothing is written.
+    """
+    with contextlib.suppress(Exception):  # the run itself will say what is wrong
+        check(pipeline, spark, mode=spec.mode, every=spec.every, checkpoint=checkpoint)
+    parent.tell("prepared")
+    parent.orders.get()
 
 
 def _stop_spark() -> None:

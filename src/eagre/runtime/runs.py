@@ -43,6 +43,7 @@ class PipelineStatus:
         overdue_seconds: How long the next commit has been overdue; 0 if it is not.
         overdue_reason: What that commit waits for.
         restarts: How often the pipeline was restarted.
+        standby: Whether a spare process is ready to take over.
         failure: The reason for the last failure, in a sentence.
         reason: Why the pipeline is stalled or waiting, or the current step of its start.
         every_ms: The epoch in real time, the trigger in micro-batch.
@@ -67,6 +68,7 @@ class PipelineStatus:
     overdue_seconds: float = 0.0
     overdue_reason: str = ""
     restarts: int = 0
+    standby: bool = False
     failure: str = ""
     reason: str = ""
     every_ms: int = 0

@@ -47,8 +47,8 @@ class SparkChild:
         self.spec = spec
         self.name = name
         self._gone = False
-        self._log = RotatingLog(logs or project_dir() / "logs", name)
-        self.log = self._log.path
+        log = f"{name}.standby" if spec.standby else name
+        self._log = RotatingLog(logs or project_dir() / "logs", log)
         try:
             self._folder = temporary_folder()
             events = self._start()
@@ -84,6 +84,17 @@ class SparkChild:
     def pid(self) -> int:
         """The id of the child's process and of its session."""
         return self._process.pid
+
+    @property
+    def log(self) -> Path:
+        """The file of its output."""
+        return self._log.path
+
+    def take_over(self) -> None:
+        """Let a standby run the query, and write its log as the process before it did."""
+        if self.spec.standby:
+            self._log.continue_as(self.name)
+            self.tell("go")
 
     def tell(self, line: str) -> None:
         """Send a command; does nothing if the child has exited."""
@@ -140,6 +151,11 @@ def _environment(folder: Path) -> dict[str, str]:
     """Return the environment of a child: its temporary folder, and no token of the dashboard."""
     inherited = {name: value for name, value in os.environ.items() if name != DASHBOARD_TOKEN}
     return {**inherited, "TMPDIR": str(folder), TEMPORARY: str(folder)}
+
+
+def is_process_1() -> bool:
+    """Return whether this is the first process of a container, which inherits all orphans."""
+    return os.getpid() == 1
 
 
 def reap_orphans() -> None:

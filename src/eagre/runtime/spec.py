@@ -32,6 +32,7 @@ class RunSpec:
         check: Whether to run the check, and not start on an error.
         resume: Whether to refuse a start without a checkpoint.
         slots: The task slots that the query needs, if an earlier check has counted them.
+        standby: Whether to prepare only, and to wait for an order before the query starts.
     """
 
     app: str
@@ -46,6 +47,7 @@ class RunSpec:
     check: bool = True
     resume: bool = False
     slots: int | None = None
+    standby: bool = False
 
     def __post_init__(self) -> None:
         trigger(self.mode, self.every)

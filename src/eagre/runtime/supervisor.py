@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from eagre.commit import Checkpoint
 from eagre.errors import PipelineFailed
+from eagre.runtime.attempts import Attempts
 from eagre.runtime.runs import Register
-from eagre.runtime.spark_child import END_SECONDS, Event, SparkChild, reap_orphans
+from eagre.runtime.spark_child import END_SECONDS, Event, SparkChild, is_process_1, reap_orphans
+from eagre.runtime.standby import Standby
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,39 +54,6 @@ NON_RETRYABLE = frozenset(
 """Permanent failures: a restart would fail in the same way."""
 
 
-@dataclass
-class Attempts:
-    """A pipeline and its successive Spark children.
-
-    Attributes:
-        child: The current child, or the last one.
-        last: The child's last event.
-        running: Whether the query of the current child has started.
-        ran: Whether the query of any child has started.
-        has_run: Whether its checkpoint had a commit at the start; None if no child said.
-        failed: Failures in a row, each without a commit since its start.
-        restarts: How often the pipeline was restarted, in total.
-        failure: The failure of the last child.
-        due: When the next child starts; None if none is planned.
-        exits_by: When a child that has reported its end is killed, if it has not exited.
-        over: Whether the pipeline has ended and will not be restarted.
-        slots: The task slots that its query needs, if its check has counted them.
-    """
-
-    child: SparkChild
-    last: Event = field(default_factory=lambda: {"event": "nothing"})
-    running: bool = False
-    ran: bool = False
-    has_run: bool | None = None
-    failed: int = 0
-    restarts: int = 0
-    failure: PipelineFailed | None = None
-    due: float | None = None
-    exits_by: float | None = None
-    over: bool = False
-    slots: int | None = None
-
-
 class Supervisor:
     """Runs every pipeline of an app, each in its own Spark process, and restarts those that fail.
 
@@ -95,6 +63,7 @@ class Supervisor:
         on_event: Receives each event with the pipeline's name.
         restarts: How many failures in a row are tolerated, each without a commit since its start;
             a backfill tolerates none.
+        standby: Whether each pipeline has a spare process that takes over when its own one fails.
     """
 
     def __init__(
@@ -104,11 +73,13 @@ class Supervisor:
         on_event: Callable[[str, Event], None],
         *,
         restarts: int = RESTARTS,
+        standby: bool = False,
     ) -> None:
         self._spec = spec
         self._brokers = brokers
         self._on_event = on_event
         self._restarts = 0 if spec.mode == "available-now" else restarts
+        self._standby = standby
         self._events: SimpleQueue[tuple[SparkChild, Event] | None] = SimpleQueue()
         self._pipelines: list[Attempts] = []
         self._stopping = 0
@@ -144,6 +115,7 @@ class Supervisor:
             for pipeline in self._pipelines:
                 pipeline.child.kill()
                 pipeline.child.wait()
+                pipeline.standby.end()
             self._register.close()
         if self._failure or self._cut_off:
             raise self._failure or PipelineFailed(
@@ -179,6 +151,7 @@ class Supervisor:
             return
         self._stopped = min(self._stopping, 2)
         for pipeline in self._pipelines:
+            pipeline.standby.end()
             if self._stopped == 1:
                 pipeline.child.drain()
             else:
@@ -195,12 +168,13 @@ class Supervisor:
                 pipeline.child.kill()
 
     def _add(self, spec: RunSpec, name: str) -> None:
-        self._pipelines.append(Attempts(self._child(spec, name)))
+        standby = Standby(wanted=self._standby)
+        self._pipelines.append(Attempts(self._child(spec, name), standby=standby))
         self._register.pipeline(name)
         self._register.write(now=True)
 
     def _child(self, spec: RunSpec, name: str) -> SparkChild:
-        """Start a child.
+        """Start a child, or a standby if the specification says so.
 
         Raises:
             PipelineFailed: The machine lacks what a process needs.
@@ -221,8 +195,8 @@ class Supervisor:
         self._reap()
         for pipeline in self._pipelines:
             if pipeline.due is None:
-                continue
-            if self._stopping or self._failure:
+                self._prepare(pipeline)
+            elif self._stopping or self._failure:
                 self._give_up(pipeline, pipeline.failure)
             elif time.monotonic() >= pipeline.due:
                 self._restart(pipeline)
@@ -233,7 +207,8 @@ class Supervisor:
 
     def _handle(self, child: SparkChild, event: Event) -> None:
         pipeline = next((each for each in self._pipelines if each.child is child), None)
-        if pipeline is None:  # a process that left its session still holds the pipe
+        if pipeline is None:
+            self._hear_standby(child, event)
             return
         kind = event["event"]
         if kind == "gone":
@@ -246,6 +221,7 @@ class Supervisor:
             pipeline.slots = event["slots"]
         elif kind == "running":
             pipeline.running = pipeline.ran = True
+            pipeline.standby.plan()
         elif kind == "epoch":
             pipeline.failed = 0
         elif kind in ("stalled", "flows") and not pipeline.running:
@@ -263,7 +239,8 @@ class Supervisor:
         self._register.rename(child.name, event["chosen"])
         child.name = event["chosen"]
         needed = self._cluster() if event["needs_brokers"] else ""
-        child.tell(self._spec.brokers or needed)
+        pipeline.brokers = self._spec.brokers or needed
+        child.tell(pipeline.brokers)
         if child.spec.pipeline is None and not self._stopping:
             for name in event["names"][1:]:
                 self._add(self._spec.of(name), name)
@@ -288,6 +265,7 @@ class Supervisor:
             self._fail(pipeline, failure)
             return
         pipeline.over = True
+        pipeline.standby.end()
         self._register.pipeline(pipeline.child.name).enter("ended")
 
     def _fail(self, pipeline: Attempts, failure: PipelineFailed) -> None:
@@ -323,6 +301,7 @@ class Supervisor:
     def _give_up(self, pipeline: Attempts, failure: PipelineFailed | None) -> None:
         """End a pipeline that has failed, and drain the others."""
         pipeline.due, pipeline.over = None, True
+        pipeline.standby.end()
         self._failure = self._failure or failure
         self._register.pipeline(pipeline.child.name).enter("failed")
         others = [other for other in self._pipelines if not other.over]
@@ -339,27 +318,50 @@ class Supervisor:
             "attempt": pipeline.failed,
             "most": self._restarts,
         }
-        self._record(pipeline.child.name, event)
-        self._on_event(pipeline.child.name, event)
+        self._report(pipeline.child.name, event)
 
     def _restart(self, pipeline: Attempts) -> None:
-        """Restart a pipeline, without the check if its query has already run."""
+        """Restart a pipeline: its standby takes over, or a new process starts."""
         pipeline.due, pipeline.last, pipeline.running = None, {"event": "nothing"}, False
         pipeline.restarts += 1
         pipeline.child.wait()
+        name = pipeline.child.name
+        try:
+            pipeline.child = pipeline.standby.take() or self._child(self._next(pipeline), name)
+        except PipelineFailed as failure:
+            self._fail(pipeline, failure)
+            return
+        pipeline.child.take_over()
+        status = self._register.pipeline(name)
+        status.restarts, status.standby = pipeline.restarts, False
+        status.enter("starting")
+
+    def _next(self, pipeline: Attempts) -> RunSpec:
+        """Return what the next child runs: without the check if its query has already run."""
         spec = pipeline.child.spec
         if pipeline.has_run is not None:
             spec = spec.of(pipeline.child.name)
         check = spec.check and not pipeline.ran
-        spec = replace(spec, check=check, slots=pipeline.slots)
-        try:
-            pipeline.child = self._child(spec, pipeline.child.name)
-        except PipelineFailed as failure:
-            self._fail(pipeline, failure)
+        return replace(spec, check=check, slots=pipeline.slots, standby=False)
+
+    def _prepare(self, pipeline: Attempts) -> None:
+        """Start the standby of a pipeline that runs, if it is time."""
+        if self._stopping or self._failure or pipeline.over or not pipeline.standby.is_due():
             return
-        status = self._register.pipeline(pipeline.child.name)
-        status.restarts = pipeline.restarts
-        status.enter("starting")
+        spec = replace(self._next(pipeline), standby=True)
+        with contextlib.suppress(PipelineFailed):  # the pipeline itself runs
+            pipeline.standby.child = self._child(spec, pipeline.child.name)
+            pipeline.standby.child.tell(pipeline.brokers)
+
+    def _hear_standby(self, child: SparkChild, event: Event) -> None:
+        """Handle an event of a standby; others are of processes that left their session."""
+        pipeline = next((each for each in self._pipelines if each.standby.child is child), None)
+        if pipeline is None:
+            return
+        text = pipeline.standby.hear(event)
+        self._register.pipeline(child.name).standby = pipeline.standby.ready
+        if text:
+            self._report(child.name, {"event": "note", "text": text})
 
     def _failure_of(self, pipeline: Attempts) -> PipelineFailed | None:
         """Describe how a child failed; None if it ended normally or was stopped.
@@ -382,15 +384,15 @@ class Supervisor:
         hint = f"see {pipeline.child.log}."
         return _failed({"code": SPARK_ENDED, "problem": problem, "hint": hint}, pipeline.child)
 
+    def _report(self, name: str, event: Event) -> None:
+        """Record an event, and show it."""
+        self._record(name, event)
+        self._on_event(name, event)
+
     def _record(self, name: str, event: Event) -> None:
         """Record an event for ``eagre status``."""
         self._register.pipeline(name).update(event)
         self._register.write(now=event["event"] not in ("status", "epoch"))
-
-
-def is_process_1() -> bool:
-    """Return whether this is the first process of a container, which inherits all orphans."""
-    return os.getpid() == 1
 
 
 def _failed(event: Event, child: SparkChild) -> PipelineFailed:
