@@ -82,12 +82,17 @@ class Run:
         raise TimeoutError(f"the run never printed {word!r}:\n{tail}")
 
     def parts(self) -> dict[str, list[psutil.Process]]:
-        """Return the parent, the Python child, the JVM and the workers, as far as they live."""
+        """Return the parent, the Python child, the JVM and the workers, as far as they live.
+
+        Those of a standby, which is younger than the child that runs the query, are left alone.
+        """
         found: dict[str, list[psutil.Process]] = {}
         with contextlib.suppress(psutil.NoSuchProcess):
             parent = psutil.Process(self.process.pid)
             found["parent"] = [parent]
-            for process in parent.children(recursive=True):
+            children = [child for child in parent.children() if _part(child) == "python"]
+            active = min(children, key=psutil.Process.create_time, default=None)
+            for process in [active, *active.children(recursive=True)] if active else ():
                 with contextlib.suppress(psutil.NoSuchProcess):
                     if name := _part(process):
                         found.setdefault(name, []).append(process)

@@ -2,8 +2,6 @@
 
 from collections import Counter
 
-import pytest
-
 from eagre.broker import Topics
 from eagre.commit import Checkpoint, schedule
 from eagre.jvm import gateway
