@@ -24,12 +24,14 @@ import eagre as eg
 from eagre.broker import Client, Topics
 from eagre.commit import Binding, Checkpoint
 from eagre.errors import SettingsError
+from eagre.jvm import gateway
 from eagre.jvm.gateway.session import _cores
 from eagre.preflight import explained, known_rules
 from eagre.preflight.advise import Requirements, advise
 from eagre.preflight.check import Report
 from eagre.preflight.facts import Facts, read_checkpoint, read_topics
 from eagre.preflight.plan import Node, plan
+from eagre.preflight.size import Size
 from eagre.profile import CHOICE
 from eagre.waiting import wait_until
 from queries import CheckSetup, outcome, received, send
@@ -1017,6 +1019,23 @@ def test_on_a_cluster_each_slot_is_a_core():
 )
 def test_the_slots_of_a_cluster_are_known_if_the_settings_fix_them(master, settings, cores):
     assert _cores(None, master, settings) == cores
+
+
+def test_a_cluster_that_was_asked_is_part_of_the_answers(check_setup, topic):
+    rows = check_setup.read(topic).repartition(4, "key")
+    writer = query(check_setup, topic, rows)
+    few, enough = (eg.check(writer, capacity=gateway.Capacity(2, n)) for n in (4, 40))
+    assert enough.as_dict()["slots"] == {**few.as_dict()["slots"], "available": 40, "executors": 2}
+    assert "SLOTS_TOO_FEW" not in enough.ids()
+    found = finding(few, "SLOTS_TOO_FEW")
+    assert "the session has 4" in found.problem
+    assert "the cluster gave 2 executors: add workers, stop another application" in found.remedy
+    advice = advise(replace(few, findings=()), Requirements(p99_ms=100, rate=10))
+    assert "the cluster gives 2 executors with 4 slots" in advice.arithmetic
+    size = replace(Size.of(3, [4]), given=(2, 4))
+    assert "given      2 executors, 4 slots: 3 too few" in size.lines()
+    assert size.as_dict()["cluster"] == {"executors": 2, "slots": 4, "enough": False}
+    assert Size.of(3, [4]).as_dict()["cluster"] is None
 
 
 def test_advise(cli):

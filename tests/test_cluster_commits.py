@@ -212,3 +212,20 @@ def test_a_full_cluster_is_reported(cli, start, eagre_broker):
     full = "CLUSTER_FULL: the query needs 8 task slots, and the cluster has given 4"
     running.wait_for(full, 300)
     assert running.process.wait(60) == 1
+
+
+def test_the_cluster_is_asked_for_its_capacity(cli, cluster, eagre_broker):
+    """Without ``spark.cores.max`` a standalone cluster decides how many cores there are."""
+    Topics(eagre_broker.address).create("cl_asked-in", 6)
+    app = cli.app(APP.format(name="cl_asked", body=BODIES["aggregate"]))
+    words = (app, "--master", cluster.url, "--brokers", eagre_broker.address, "--json", "-")
+    checked = cli("check", *words)
+    [report] = json.loads(checked.stdout)["pipelines"]
+    assert report["slots"]["needed"] > 4
+    assert (report["slots"]["available"], report["slots"]["executors"]) == (4, 2)
+    assert checked.returncode == 1
+    assert "SLOTS_TOO_FEW" in [found["id"] for found in report["findings"]]
+    size = json.loads(cli.ok("size", *words).stdout)
+    assert size["cluster"] == {"executors": 2, "slots": 4, "enough": False}
+    steps = json.loads(cli.ok("advise", *words, "--p99", 100).stdout)["arithmetic"]
+    assert "the cluster gives 2 executors with 4 slots" in steps

@@ -185,6 +185,9 @@ def _arithmetic(
         )
     else:
         steps.append("slots: unknown, because the topics could not be read")
+    if report.executors is not None:
+        given = counted(report.slots or 0, "slot")
+        steps.append(f"the cluster gives {counted(report.executors, 'executor')} with {given}")
     steps += [
         f"{mode}: {n:g} cores x {required.core_hour:g} x {HOURS} h = {monthly[mode]:,.2f} a month"
         for mode, n in cores.items()

@@ -44,6 +44,7 @@ class Report:
         slots: The slots of the session; None if a cluster decides.
         unseen: What the check could not inspect, as sentences.
         local: Whether tasks are threads of one machine; on a cluster each slot is a core.
+        executors: The number of executors that the cluster has given; None if it was not asked.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Report:
     slots: int | None
     unseen: tuple[str, ...]
     local: bool = True
+    executors: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -85,6 +87,7 @@ class Report:
                 "needed": sum(self.terms) if self.terms else None,
                 "terms": list(self.terms) if self.terms else None,
                 "available": self.slots,
+                "executors": self.executors,
             },
             "unseen": list(self.unseen),
         }
@@ -99,6 +102,7 @@ def check(  # noqa: PLR0913  (one option of `eagre check` each)
     every: str | None = None,
     checkpoint: str | None = None,
     sample: bool = False,
+    capacity: gateway.Capacity | None = None,
 ) -> Report:
     """Check a pipeline, or a prepared ``df.writeStream...`` without ``start``, before data flows.
 
@@ -116,10 +120,11 @@ def check(  # noqa: PLR0913  (one option of `eagre check` each)
         every: The epoch or trigger interval of a pipeline.
         checkpoint: The checkpoint of a pipeline, to check its contents.
         sample: Read some of the newest records to detect hot keys.
+        capacity: What the cluster gives to the session, if it was asked.
     """
     if isinstance(what, Pipeline):
         return _check_pipeline(
-            what.on(brokers), _session(spark), mode, every, checkpoint, sample=sample
+            what.on(brokers), _session(spark), mode, every, checkpoint, capacity, sample=sample
         )
     jvm_writer = getattr(what, "_jwrite", None)
     if jvm_writer is None:
@@ -128,7 +133,7 @@ def check(  # noqa: PLR0913  (one option of `eagre check` each)
             f"eg.check takes a pipeline or df.writeStream..., not {type(what).__name__}.",
             hint="omit .start(): the check runs before the query starts.",
         )
-    return _check_write(what, sample=sample)
+    return _check_write(what, capacity, sample=sample)
 
 
 def _session(spark: SparkSession | None) -> SparkSession:
@@ -139,12 +144,13 @@ def _session(spark: SparkSession | None) -> SparkSession:
     return spark or SparkSession.getActiveSession() or session()
 
 
-def _check_pipeline(
+def _check_pipeline(  # noqa: PLR0913  (the options of a check)
     pipeline: Pipeline,
     spark: SparkSession,
     mode: Mode,
     every: str | None,
     checkpoint: str | None,
+    capacity: gateway.Capacity | None,
     *,
     sample: bool,
 ) -> Report:
@@ -157,9 +163,8 @@ def _check_pipeline(
         raise
     except Exception as error:
         raise pipeline.cannot_be_built(error) from error
-    facts = _facts(
-        spark, writer, mode, interval_ms(every or pipeline.default_every(mode) or "0 ms")
-    )
+    epoch_ms = interval_ms(every or pipeline.default_every(mode) or "0 ms")
+    facts = _facts(spark, writer, mode, epoch_ms, capacity)
     facts = replace(facts, pipeline=pipeline.name, ignored_options=_ignored_options(pipeline, mode))
     clusters = _clusters(pipeline)
     seen, unseen = read_topics(clusters)
@@ -173,9 +178,11 @@ def _check_pipeline(
     return _report(_sampled(spark, writer, facts) if sample else facts, pipeline.name)
 
 
-def _check_write(writer: DataStreamWriter, *, sample: bool) -> Report:
+def _check_write(
+    writer: DataStreamWriter, capacity: gateway.Capacity | None, *, sample: bool
+) -> Report:
     spark = writer._spark  # noqa: SLF001  (the session of the DataFrame)
-    facts = _facts(spark, writer, None, interval_ms(DEFAULT_EVERY["real-time"]))
+    facts = _facts(spark, writer, None, interval_ms(DEFAULT_EVERY["real-time"]), capacity)
     clusters: dict[Client, set[str]] = {}
     for source in facts.plan.sources:
         if (client := source.client) and source.topics:
@@ -198,14 +205,18 @@ def _sampled(spark: SparkSession, writer: DataStreamWriter, facts: Facts) -> Fac
 
 
 def _facts(
-    spark: SparkSession, writer: DataStreamWriter, mode: Mode | None, epoch_ms: int
+    spark: SparkSession,
+    writer: DataStreamWriter,
+    mode: Mode | None,
+    epoch_ms: int,
+    capacity: gateway.Capacity | None,
 ) -> Facts:
     planned = plan(spark, writer, epoch_ms)
     settings = gateway.settings(spark)
     checkpoint, unseen = read_checkpoint(_checkpoint_of(planned, settings))
     if checkpoint and checkpoint.shuffle_partitions:
         planned = plan(spark, writer, epoch_ms, checkpoint.shuffle_partitions)
-    slots = gateway.slots(spark)
+    slots = capacity.slots if capacity else gateway.slots(spark)
     if slots is None:
         unseen.append("the number of slots of the cluster is unknown")
     if planned.unplanned:
@@ -217,6 +228,7 @@ def _facts(
         plan=planned,
         settings=settings,
         slots=slots,
+        executors=capacity.executors if capacity else None,
         checkpoint=checkpoint,
         others=gateway.running_queries(spark),
         starts=_start_offsets(planned),
@@ -281,6 +293,7 @@ def _report(facts: Facts, name: str) -> Report:
         slots=facts.slots,
         unseen=facts.unseen,
         local=facts.local,
+        executors=facts.executors,
     )
 
 

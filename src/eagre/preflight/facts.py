@@ -61,6 +61,7 @@ class Facts:
         plan: Spark's plan.
         settings: The settings of the session that were set explicitly.
         slots: Task slots of the session; None if a cluster decides.
+        executors: The executors that the cluster has given; None if it was not asked.
         topics: The known topics of the sources and the sink.
         checkpoint: What the checkpoint fixes, if there is one.
         pipeline: The name of the pipeline.
@@ -75,6 +76,7 @@ class Facts:
     plan: Plan
     settings: Mapping[str, str] = field(repr=False)
     slots: int | None
+    executors: int | None = None
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     checkpoint: CheckpointFacts | None = None
     pipeline: str = ""

@@ -38,12 +38,14 @@ class Size:
         cores_per_executor: Cores of one executor.
         keys: Keys in the state at the same time.
         bytes_per_key: Size of a key and its value.
+        given: The executors and slots that a cluster has given, if it was asked.
     """
 
     terms: tuple[int, ...]
     cores_per_executor: int = 4
     keys: int = 0
     bytes_per_key: int = 0
+    given: tuple[int, int] | None = None
 
     @classmethod
     def of(
@@ -111,7 +113,14 @@ class Size:
             "keys": self.keys,
             "bytes_per_key": self.bytes_per_key,
             "state_mb": self.state_mb,
+            "cluster": self._cluster(),
         }
+
+    def _cluster(self) -> dict[str, Any] | None:
+        if not self.given:
+            return None
+        executors, slots = self.given
+        return {"executors": executors, "slots": slots, "enough": slots >= self.slots}
 
     def lines(self) -> list[str]:
         """Return the size as text, with the arithmetic."""
@@ -123,6 +132,12 @@ class Size:
             f"cluster    {each} = {executors}, {self.executor_memory_mb:,} MB each",
             f"local      --master local[{self.slots}]: {shared}, because most slots wait",
         ]
+        if self.given:
+            count, slots = self.given
+            enough = "enough" if slots >= self.slots else f"{self.slots - slots} too few"
+            lines.append(
+                f"given      {counted(count, 'executor')}, {counted(slots, 'slot')}: {enough}"
+            )
         if self.keys:
             lines.append(
                 f"state      {self.keys:,} keys x {self.bytes_per_key} bytes x {STORE_OVERHEAD} "

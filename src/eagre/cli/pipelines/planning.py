@@ -37,6 +37,7 @@ def reports(
     class_path("spark", say)
     say("planning the queries without starting them")
     detail(f"Spark logs to {_log()}")
+    from eagre.jvm import gateway
     from eagre.preflight import check
     from eagre.session import session
 
@@ -48,8 +49,14 @@ def reports(
         ):  # output of the app is no result of the command
             declared = parsed.pipelines()
             pipelines, several = parsed.choose(declared), len(declared) > 1
+            capacity = gateway.capacity(spark)
             return [
-                check(pipeline, spark, **_options(pipeline, brokers, options, several=several))
+                check(
+                    pipeline,
+                    spark,
+                    capacity=capacity,
+                    **_options(pipeline, brokers, options, several=several),
+                )
                 for pipeline in pipelines
             ]
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -227,7 +228,12 @@ def _sized(report: Report, partitions: int | None, common: dict[str, Any]) -> Si
             hint="name the cluster with --brokers, or the number with --source-partitions.",
         )
     source = partitions or (report.terms or (1,))[0]
-    return Size.of(source, list(report.shuffles), **common)
+    size = Size.of(source, list(report.shuffles), **common)
+    return (
+        replace(size, given=(report.executors, report.slots or 0))
+        if report.executors is not None
+        else size
+    )
 
 
 def _total(pipelines: dict[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,8 @@ from eagre.jvm.gateway.queries import (
     warm_up_planner,
 )
 from eagre.jvm.gateway.session import (
+    Capacity,
+    capacity,
     executor_slots,
     lost_executors,
     ping,
@@ -62,6 +64,7 @@ from eagre.jvm.gateway.session import (
 )
 
 __all__ = [
+    "Capacity",
     "Interpreter",
     "JvmMetrics",
     "MidEpochCommits",
@@ -70,6 +73,7 @@ __all__ = [
     "accepted",
     "await_tasks",
     "cache_plans",
+    "capacity",
     "companion",
     "context_stopped",
     "delivered_size",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eagre.jvm.gateway.handshake import companion
+from eagre.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,6 +17,24 @@ if TYPE_CHECKING:
 
 EXECUTORS = "2"
 """The number of executors that YARN and Kubernetes start by default."""
+
+
+REGISTER_SECONDS = 30.0
+SETTLED_SECONDS = 3.0
+INTERVAL = 0.25
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a cluster gives to an application.
+
+    Attributes:
+        executors: The number of its executors.
+        slots: How many tasks they can run at the same time.
+    """
+
+    executors: int
+    slots: int
 
 
 def settings(spark: SparkSession) -> dict[str, str]:
@@ -38,6 +59,27 @@ def executor_slots(spark: SparkSession) -> int | None:
     """Return how many tasks the executors can run now; None if tasks run in the driver."""
     found = int(companion(spark, "cluster.Cluster").slots(spark.sparkContext._jsc.sc()))  # noqa: SLF001
     return None if found < 0 else found
+
+
+def capacity(spark: SparkSession) -> Capacity | None:
+    """Ask the cluster what it gives: wait until no more executors register.
+
+    Returns:
+        The executors that it gives now; None if tasks run in the driver.
+    """
+    cluster, context = companion(spark, "cluster.Cluster"), spark.sparkContext._jsc.sc()  # noqa: SLF001
+    seen: list[int] = []
+    if int(cluster.slots(context)) < 0:
+        return None
+
+    def settled() -> bool:
+        seen.append(int(cluster.executors(context)))
+        steady = seen[-round(SETTLED_SECONDS / INTERVAL) :]
+        return len(seen) > len(steady) and steady[0] > 0 and len(set(steady)) == 1
+
+    with contextlib.suppress(TimeoutError):  # a full cluster gives none
+        wait_until(settled, REGISTER_SECONDS, "", INTERVAL)
+    return Capacity(int(cluster.executors(context)), int(cluster.slots(context)))
 
 
 def lost_executors(spark: SparkSession) -> list[str]:

@@ -34,10 +34,11 @@ def slots_too_few(facts: Facts) -> Iterator[Match]:
     the records, without an error or a log line. `eagre size APP.py` shows the total. In local mode
     a slot is a thread and costs little while it waits: use `--master local[64]`, Eagre's default.
 
-    On a cluster a slot is a core. The check knows their number if the settings fix it: by
-    `spark.executor.instances` and `spark.executor.cores`, by `spark.cores.max`, or by the defaults
-    of YARN and Kubernetes. With dynamic allocation, and on a standalone cluster without a limit,
-    the cluster decides, and this rule says nothing.
+    On a cluster a slot is a core. `eagre check --master URL` starts the executors and counts them.
+    Elsewhere the check knows their number if the settings fix it: by `spark.executor.instances` and
+    `spark.executor.cores`, by `spark.cores.max`, or by the defaults of YARN and Kubernetes. With
+    dynamic allocation, and on a standalone cluster without a limit, the cluster decides, and this
+    rule says nothing.
     """
     terms = facts.terms
     if terms is None or facts.slots is None or sum(terms) <= facts.slots:
@@ -52,6 +53,11 @@ def slots_too_few(facts: Facts) -> Iterator[Match]:
     more = f"run with --master local[{needed}] or more"
     if not facts.local:
         more = f"ask the cluster for {needed} cores or more (spark.executor.instances)"
+    if facts.executors is not None:
+        more = (
+            f"the cluster gave {counted(facts.executors, 'executor')}: add workers, stop another "
+            f"application, or ask for {needed} cores (spark.cores.max, spark.executor.instances)"
+        )
     yield Match(
         "task slots",
         f"the query needs {added(terms)} slots and the session has {facts.slots}: {outcome}.",

@@ -42,6 +42,11 @@ public final class Cluster {
         return connected(context) ? Executors.current().cores() / context.conf().getInt("spark.task.cpus", 1) : -1;
     }
 
+    /** How many executors this application has; 0 if tasks run in this JVM. */
+    public static int executors(SparkContext context) {
+        return connected(context) ? Executors.current().count() : 0;
+    }
+
     /** In how many milliseconds every executor that was lost has ended for certain. */
     public static long silentInMs() {
         Executors executors = Executors.current();

@@ -179,6 +179,10 @@ public final class Executors extends SparkListener {
     }
 
     /** The cores of all executors that take tasks now. */
+    synchronized int count() {
+        return cores.size();
+    }
+
     synchronized int cores() {
         return cores.values().stream().mapToInt(Integer::intValue).sum();
     }
