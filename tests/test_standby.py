@@ -1,11 +1,18 @@
 """A standby takes over from a Spark process that fails: with scripted children, and for real."""
 
+import time
+from queue import Queue
+from types import SimpleNamespace
+
 import psutil
 import pytest
 
 import scripted_children
 from conftest import processes_of
-from eagre.runtime import runs, standby, supervisor
+from eagre.runtime import child, runs, standby, supervisor
+from eagre.runtime.spark_child import SparkChild
+from eagre.runtime.spec import RunSpec
+from eagre.runtime.standby import Standby
 from eagre.waiting import wait_until
 from test_mid_epoch_commits import results
 from test_run import produce, run, written  # noqa: F401  (run is a fixture)
@@ -107,6 +114,93 @@ def test_a_standby_that_keeps_dying_is_given_up_and_the_pipeline_runs(supervised
     assert not started.has("restarting")
 
 
+def test_a_standby_that_has_failed_but_does_not_exit_never_takes_over(supervised, tmp_path):
+    hangs = "tell('failed', code='APP_RAISED', problem='no.', hint='')\ntime.sleep(60)"
+    started = supervised(CRASHES, hangs, WAITS, WAITS)
+    started.wait_for("note", text="the standby exited unexpectedly: APP_RAISED: no.")
+    started.wait_for("note", text=READY)
+    (tmp_path / "crash").touch()
+    started.wait_for_starts(4).stop()
+    assert started.wait() == "ended"
+    assert [start["standby"] for start in started.starts()] == [False, True, True, True]
+
+
+def test_a_failed_standby_is_not_taken():
+    killed = []
+    child = SimpleNamespace(log="log", kill=lambda: killed.append("kill"), wait=lambda: 0)
+    spare = Standby(wanted=True, child=child)
+    assert spare.hear({"event": "prepared"}) == READY
+    assert spare.hear({"event": "failed", "code": "C", "problem": "p."}) == ""
+    assert spare.take() is None
+    assert killed == ["kill", "kill"]
+    spare.child = child
+    assert spare.hear({"event": "gone"}) == "the standby exited unexpectedly; see log."
+
+
+def test_a_standby_that_was_ready_for_long_may_fail_again(monkeypatch):
+    monkeypatch.setattr(standby, "STEADY_SECONDS", -1.0)
+    child = SimpleNamespace(log="log", kill=lambda: None, wait=lambda: 0)
+    spare = Standby(wanted=True)
+    for _ in range(2 * standby.ATTEMPTS):
+        spare.child = child
+        spare.hear({"event": "prepared"})
+        assert "without a standby" not in spare.hear({"event": "gone"})
+
+
+def test_a_drain_does_not_wait_for_the_remains_of_a_standby(supervised):
+    """A process of the app in a session of its own holds the log of its standby."""
+    holds = "subprocess.Popen(['sleep', '6'], start_new_session=True)" + WAITS
+    started = supervised(f"{RUNS}; until_drained()", holds).wait_for("note", text=READY)
+    began = time.monotonic()
+    started.stop()
+    started.wait_for("ended")
+    assert time.monotonic() - began < 4
+    assert started.wait() == "ended"
+
+
+@pytest.mark.parametrize("error", [OSError("no space"), RuntimeError("can't start new thread")])
+def test_a_standby_that_cannot_be_started_leaves_the_pipeline_alone(supervised, monkeypatch, error):
+    def start(spec, *args):
+        if spec.standby:
+            raise error
+        return SparkChild(spec, *args)
+
+    monkeypatch.setattr(supervisor, "SparkChild", start)
+    started = supervised(f"{RUNS}; until_drained()")
+    text = f"SPARK_ENDED: the Spark process of pipeline 'score' cannot be started: {error}."
+    text = f"the standby exited unexpectedly: {text}"
+    started.wait_for("note", text=text)
+    started.wait_for("note", text=f"{text} The run continues without a standby.").stop()
+    assert started.wait() == "ended"
+
+
+@pytest.mark.parametrize("pings", [0, 2])
+def test_a_standby_without_its_jvm_fails(monkeypatch, pings):
+    answers = iter([None] * pings)
+
+    def ping(_):
+        try:
+            next(answers)
+        except StopIteration:
+            raise ConnectionError("the JVM is gone") from None
+
+    told = []
+    monkeypatch.setattr(child, "PING_SECONDS", 0.01)
+    monkeypatch.setattr(child.gateway, "ping", ping)
+    monkeypatch.setattr(child, "check", lambda *_, **__: 1 / 0)
+    parent = SimpleNamespace(orders=Queue(), tell=told.append)
+    with pytest.raises(ConnectionError):
+        child.stand_by(None, None, RunSpec(app="a.py"), "", parent)
+    assert told == ["prepared"] * bool(pings)
+
+
+def test_a_standby_that_is_needed_at_once_does_not_check(monkeypatch):
+    monkeypatch.setattr(child, "check", lambda *_, **__: pytest.fail("it checks"))
+    parent = SimpleNamespace(orders=Queue(), tell=pytest.fail)
+    parent.orders.put("go")
+    child.stand_by(None, None, RunSpec(app="a.py"), "", parent)
+
+
 def test_a_pipeline_that_has_ended_has_no_standby(supervised):
     ends = f"{RUNS}; time.sleep(1); tell('ended', drained=False, written=None, epochs=0)"
     started = supervised(ends, WAITS).wait_for("note", text=READY)
@@ -132,6 +226,7 @@ def test_a_standby_takes_over_only_for_its_own_pipeline(supervised, tmp_path):
         ("--master", "spark://127.0.0.1:1"),
         ("--mode", "available-now"),
         ("--conf", "spark.master=yarn"),
+        ("--restarts", 0),
     ],
 )
 def test_a_standby_is_refused_where_it_makes_no_sense(call, tmp_path, words):
@@ -140,6 +235,15 @@ def test_a_standby_is_refused_where_it_makes_no_sense(call, tmp_path, words):
     done = call("run", str(app), "--standby", *words)
     assert done.code == 2
     assert "--standby" in done.err
+
+
+def test_a_standby_is_refused_for_the_master_of_the_settings_files(call, tmp_path, monkeypatch):
+    (tmp_path / "app.py").write_text("")
+    (tmp_path / "spark-defaults.conf").write_text("spark.master spark://host:7077\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    done = call("run", tmp_path / "app.py", "--standby")
+    assert done.code == 2
+    assert "spark://host:7077" in done.err
 
 
 APP = """

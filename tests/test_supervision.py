@@ -19,7 +19,7 @@ from eagre.errors import PipelineFailed
 from eagre.runtime.resolved_run import ResolvedRun
 from eagre.runtime.watchdog import GIVE_UP_SECONDS, STALL_SECONDS, Watchdog
 from eagre.waiting import wait_until
-from test_run import APP, produce, run, written  # noqa: F401  (run is a fixture)
+from test_run import APP, COUNT, produce, run, written  # noqa: F401  (run is a fixture)
 
 BODY = 'where("n >= 0")'
 MAPPED = APP.replace(
@@ -61,6 +61,36 @@ def test_a_killed_jvm_is_restarted_and_nothing_is_lost(cli, run, eagre_broker): 
     assert running.has("restarted: drained")
     assert cli.ok("status").stdout.strip() == "no pipeline is running"
     assert processes_of(cli.folder) == []
+
+
+STOPS = """
+import threading, time
+from pathlib import Path
+
+def stop_spark():
+    while not Path("stop").exists():
+        time.sleep(0.1)
+    Path("stop").unlink()
+    from pyspark import SparkContext
+    SparkContext._active_spark_context._jsc.sc().stop()
+
+threading.Thread(target=stop_spark, daemon=True).start()
+"""
+
+
+@pytest.mark.e2e
+def test_a_session_that_stops_itself_is_started_again(cli, run, eagre_broker):  # noqa: F811
+    """As when the heap is exhausted in a thread of Spark's scheduler; the JVM goes on."""
+    at = eagre_broker.address
+    app = cli.app(STOPS + APP.format(name="stopping", body=COUNT))
+    running = run(app, "--brokers", at, "--every", "5 seconds", "--from", "earliest")
+    running.wait_for("running in real-time")
+    (cli.folder / "stop").touch()
+    running.wait_for("Starting again immediately (1 of 10)")
+    assert running.has("SPARK_ENDED")
+    produce(at, "stopping-in", [{"card": "c", "n": n} for n in range(5)])
+    wait_until(lambda: written(at, "stopping-out") >= 5, 60, "the run did not continue")
+    assert running.end() == 0
 
 
 @pytest.mark.e2e

@@ -391,6 +391,15 @@ def test_a_jvm_that_dies_in_a_start_is_named(error, code):
     assert child._described(error).code == code  # noqa: SLF001
 
 
+def test_a_query_of_a_session_that_has_stopped_is_started_again(monkeypatch):
+    """Spark's own error says nothing about it."""
+    error = RuntimeError("Cannot invoke cleanupQueryJobs(long) because dagScheduler() is null")
+    query = SimpleNamespace(spark=None, failed=lambda _: PipelineFailed("QUERY_REFUSED", "no."))
+    for stopped, code in [(True, "SPARK_ENDED"), (False, "QUERY_REFUSED")]:
+        monkeypatch.setattr(child.gateway, "stopped", lambda _, stopped=stopped: stopped)
+        assert child.failure_of(query, error).code == code
+
+
 def test_a_checkpoint_knows_whether_a_run_has_committed(tmp_path):
     checkpoint = Checkpoint(tmp_path)
     assert not checkpoint.has_commit

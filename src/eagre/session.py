@@ -151,6 +151,12 @@ def session(app_name: str = "eagre", master: str | None = None, **settings: str)
     return spark
 
 
+def stated_master(master: str | None, settings: Mapping[str, str]) -> str:
+    """Return the master of a session with these settings, before there is one."""
+    stated = {**_spark_defaults(), **_submit_arguments(), **settings}
+    return master or stated.get("spark.master", f"local[{LOCAL_SLOTS}]")
+
+
 def _prepare_environment() -> None:
     spark_jars()
     os.environ["JAVA_HOME"] = str(find_java().home)

@@ -18,6 +18,7 @@ import sys
 import threading
 import traceback
 from functools import partial
+from queue import Empty
 from typing import TYPE_CHECKING
 
 from eagre.broker import Topics
@@ -32,7 +33,7 @@ from eagre.runtime.execution.executors import LOST, Executors
 from eagre.runtime.execution.failures import NO_SPACE, disk_full
 from eagre.runtime.execution.query import Run
 from eagre.runtime.executor_python import require_python
-from eagre.runtime.jvm_watch import JvmWatch
+from eagre.runtime.jvm_watch import PING_SECONDS, JvmWatch
 from eagre.runtime.parent import DrainedBeforeStart, Parent, Relay
 from eagre.runtime.process_session import end_own_session
 from eagre.runtime.resolved_run import resolve
@@ -84,6 +85,14 @@ def _described(error: Exception) -> PipelineFailed:
     return PipelineFailed("UNEXPECTED", gateway.reason(error))
 
 
+def _spark_stopped() -> PipelineFailed:
+    return PipelineFailed(
+        "SPARK_ENDED",
+        "Spark stopped itself: a thread of its scheduler failed, most likely for lack of memory.",
+        hint="the log has the reason; give Spark more memory with --conf spark.driver.memory.",
+    )
+
+
 def _spark_ended(error: Exception) -> PipelineFailed | None:
     """Describe the end of the JVM or of its application; None if the error means neither."""
     if gateway.context_stopped(error):
@@ -133,7 +142,7 @@ def run(spec: RunSpec, parent: Parent) -> None:
     folder = spec.checkpoint_folder(pipeline.name, several=several)
     checkpoint = Checkpoint(folder)
     if spec.standby:
-        _stand_by(spark, pipeline, spec, str(checkpoint.path), parent)
+        stand_by(spark, pipeline, spec, str(checkpoint.path), parent)
     if spec.resume:
         checkpoint.require_found()
     _lock(spark, checkpoint)
@@ -179,17 +188,23 @@ def _introduce(app: App, pipelines: list[Pipeline], spec: RunSpec, parent: Paren
     )
 
 
-def _stand_by(
+def stand_by(
     spark: SparkSession, pipeline: Pipeline, spec: RunSpec, checkpoint: str, parent: Parent
 ) -> None:
     """Plan the pipeline once, as only the first time takes seconds, and wait for the order to run.
 
     Until then the checkpoint belongs to another process, and nothing is written.
     """
-    with contextlib.suppress(Exception):  # the run itself will say what is wrong
-        check(pipeline, spark, mode=spec.mode, every=spec.every, checkpoint=checkpoint)
-    parent.tell("prepared")
-    parent.orders.get()
+    if parent.orders.empty():
+        with contextlib.suppress(Exception):  # the run itself will say what is wrong
+            check(pipeline, spark, mode=spec.mode, every=spec.every, checkpoint=checkpoint)
+        gateway.ping(spark)
+        parent.tell("prepared")
+    while True:
+        with contextlib.suppress(Empty):
+            parent.orders.get(timeout=PING_SECONDS)
+            return
+        gateway.ping(spark)  # a standby without a JVM must not take over
 
 
 def _stop_spark() -> None:
@@ -225,7 +240,7 @@ def _run_query(
         parent.tell_nothing_drained()
         return False
     except Exception as error:
-        failure = _failure(query, error)
+        failure = failure_of(query, error)
         ended = query.end()
         if parent.draining.is_set() or not ended or not executors.may_start_again(failure):
             if failure.code == LOST:
@@ -237,11 +252,13 @@ def _run_query(
         query.end()
 
 
-def _failure(query: Run, error: Exception) -> EagreError:
+def failure_of(query: Run, error: Exception) -> EagreError:
     """Describe how a query failed."""
     if isinstance(error, EagreError):
         return error
-    return _spark_ended(error) or query.failed(error)
+    if ended := _spark_ended(error):
+        return ended
+    return _spark_stopped() if gateway.stopped(query.spark) else query.failed(error)
 
 
 def _lock(spark: SparkSession, checkpoint: Checkpoint) -> None:

@@ -30,7 +30,7 @@ class RotatingLog:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.path = folder / f"{name}.log"
-        self._renamed = threading.Event()
+        self._lock = threading.Lock()
         self._file = self._begin()
         self._pipe, self.output = os.pipe()
         self._thread = threading.Thread(target=self._copy, name=f"eagre-log-{name}", daemon=True)
@@ -41,9 +41,10 @@ class RotatingLog:
         os.close(self.output)
 
     def continue_as(self, name: str) -> None:
-        """Write what comes next to files of another name."""
-        self.path = self.path.with_name(f"{name}.log")
-        self._renamed.set()
+        """Write what comes next to a new file of another name."""
+        with self._lock:
+            self.path = self.path.with_name(f"{name}.log")
+            self._begin_next()
 
     def close(self, timeout: float) -> None:
         """Wait until everything that the processes have written is in the file."""
@@ -60,12 +61,12 @@ class RotatingLog:
         with os.fdopen(self._pipe, "rb", buffering=0) as pipe:
             size = 0
             while chunk := pipe.read(min(CHUNK, LOG_BYTES)):
-                if self._renamed.is_set() or (size and size + len(chunk) > LOG_BYTES):
-                    self._renamed.clear()
-                    self._begin_next()
-                    size = 0
-                size += len(chunk)
-                self._write(chunk)
+                with self._lock:
+                    if size and size + len(chunk) > LOG_BYTES:
+                        self._begin_next()
+                        size = 0
+                    size += len(chunk)
+                    self._write(chunk)
         self._file.close()
 
     def _begin_next(self) -> None:

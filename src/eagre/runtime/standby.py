@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from eagre.runtime.spark_child import END_SECONDS
 
 if TYPE_CHECKING:
     from eagre.runtime.spark_child import Event, SparkChild
@@ -13,6 +16,8 @@ SETTLE_SECONDS = 10.0
 """A pipeline runs for so long before its standby starts: both would compete for the processor."""
 AGAIN_SECONDS = 60.0
 ATTEMPTS = 3
+STEADY_SECONDS = 600.0
+"""A standby that was ready for so long has not failed because of the app: attempts start again."""
 
 
 @dataclass
@@ -26,15 +31,20 @@ class Standby:
     Attributes:
         wanted: Whether the pipeline may have one at all.
         child: The process.
-        ready: Whether it only waits to take over.
     """
 
     wanted: bool = False
     child: SparkChild | None = None
-    ready: bool = False
+    _ready_since: float | None = None
     _due: float | None = None
     _failed: int = 0
     _reason: str = ""
+    _ending: list[threading.Thread] = field(default_factory=list)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it only waits to take over."""
+        return self._ready_since is not None
 
     def plan(self) -> None:
         """Plan one, unless there is one: the query has started."""
@@ -51,36 +61,49 @@ class Standby:
     def hear(self, event: Event) -> str:
         """Handle an event of the process; return what the user should know."""
         if event["event"] == "prepared":
-            self.ready, self._failed = True, 0
+            self._ready_since = time.monotonic()
             return "a standby is ready to take over"
         if event["event"] == "failed":
             self._reason = f": {event['code']}: {event['problem']}"
-        elif event["event"] == "gone":
-            return self._lost()
+            if self.child:
+                self.child.kill()  # a thread of the app may keep it from exiting
+        elif event["event"] == "gone" and self.child:
+            return self.lost(self._reason or f"; see {self.child.log}.")
         return ""
 
-    def _lost(self) -> str:
-        """Forget a process that has exited, and plan another."""
-        text = f"the standby exited unexpectedly{self._reason or f'; see {self._log()}.'}"
-        self.end()
+    def lost(self, reason: str) -> str:
+        """Forget a process that has exited or could not be started, and plan another."""
+        now = time.monotonic()
+        if self._ready_since is not None and now - self._ready_since > STEADY_SECONDS:
+            self._failed = 0
         self._failed += 1
+        self.end()
+        text = f"the standby exited unexpectedly{reason}"
         if self._failed >= ATTEMPTS:
             return f"{text} The run continues without a standby."
-        self._due = time.monotonic() + AGAIN_SECONDS
+        self._due = now + AGAIN_SECONDS
         return text
 
-    def _log(self) -> str:
-        return str(self.child.log) if self.child else "its log"
-
     def take(self) -> SparkChild | None:
-        """Return the process to take over; the caller owns it."""
-        child, self.child, self.ready, self._due = self.child, None, False, None
+        """Return the process to take over, unless it has failed; the caller owns it."""
+        if self._reason:
+            self.end()
+        child, self.child = self.child, None
+        self._ready_since = self._due = None
         return child
 
     def end(self) -> None:
-        """Kill the process, and plan none."""
-        child = self.take()
-        self._reason = ""
+        """Kill the process, and plan none; its remains are cleared in the background."""
+        child, self.child = self.child, None
+        self._ready_since, self._due, self._reason = None, None, ""
         if child:
             child.kill()
-            child.wait()
+            clearing = threading.Thread(target=child.wait, daemon=True)
+            clearing.start()
+            self._ending = [*(thread for thread in self._ending if thread.is_alive()), clearing]
+
+    def close(self) -> None:
+        """End the process, and wait until nothing is left of it."""
+        self.end()
+        for clearing in self._ending:
+            clearing.join(END_SECONDS)

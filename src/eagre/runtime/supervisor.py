@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from eagre.commit import Checkpoint
 from eagre.errors import PipelineFailed
 from eagre.runtime.attempts import Attempts
+from eagre.runtime.execution.failures import NON_RETRYABLE
 from eagre.runtime.runs import Register
 from eagre.runtime.spark_child import END_SECONDS, Event, SparkChild, is_process_1, reap_orphans
 from eagre.runtime.standby import Standby
@@ -32,26 +33,6 @@ LONGEST_WAIT_SECONDS = 30.0
 SPARK_ENDED = "SPARK_ENDED"
 """The code of a failure that says nothing about the pipeline: its process or JVM died, or could not
 be started."""
-
-NON_RETRYABLE = frozenset(
-    {
-        "QUERY_REFUSED",
-        "TOPIC_REPLACED",
-        "RETENTION_OVERTOOK",
-        "CHECKPOINT_IN_USE",
-        "CHECKPOINT_BROKEN",
-        "CHECKPOINT_NEWER",
-        "CHECKPOINT_LOST",
-        "CHECKPOINT_OTHER_TOPIC",
-        "CHECKPOINT_OTHER_CLUSTER",
-        "STATE_BROKEN",
-        "DELIVERY_LOG_BROKEN",
-        "QUARANTINE_BROKEN",
-        "OUTPUT_EXPIRED",
-        "KEY_NOT_ALIGNED",
-    }
-)
-"""Permanent failures: a restart would fail in the same way."""
 
 
 class Supervisor:
@@ -115,7 +96,7 @@ class Supervisor:
             for pipeline in self._pipelines:
                 pipeline.child.kill()
                 pipeline.child.wait()
-                pipeline.standby.end()
+                pipeline.standby.close()
             self._register.close()
         if self._failure or self._cut_off:
             raise self._failure or PipelineFailed(
@@ -151,12 +132,13 @@ class Supervisor:
             return
         self._stopped = min(self._stopping, 2)
         for pipeline in self._pipelines:
-            pipeline.standby.end()
             if self._stopped == 1:
                 pipeline.child.drain()
             else:
                 self._cut_off |= not pipeline.over and pipeline.last["event"] != "ended"
                 pipeline.child.kill()
+        for pipeline in self._pipelines:
+            pipeline.standby.end()
 
     def _end_overdue(self) -> None:
         """Kill the children that have reported their end but do not exit.
@@ -181,7 +163,7 @@ class Supervisor:
         """
         try:
             return SparkChild(spec, name, lambda child, event: self._events.put((child, event)))
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # RuntimeError: no more threads
             raise PipelineFailed(
                 SPARK_ENDED,
                 f"the Spark process of pipeline {name!r} cannot be started: {error}.",
@@ -346,12 +328,16 @@ class Supervisor:
 
     def _prepare(self, pipeline: Attempts) -> None:
         """Start the standby of a pipeline that runs, if it is time."""
-        if self._stopping or self._failure or pipeline.over or not pipeline.standby.is_due():
+        ends = self._stopping or self._failure or pipeline.over or pipeline.exits_by
+        if ends or not pipeline.standby.is_due():
             return
-        spec = replace(self._next(pipeline), standby=True)
-        with contextlib.suppress(PipelineFailed):  # the pipeline itself runs
-            pipeline.standby.child = self._child(spec, pipeline.child.name)
+        name, spec = pipeline.child.name, replace(self._next(pipeline), standby=True)
+        try:
+            pipeline.standby.child = self._child(spec, name)
             pipeline.standby.child.tell(pipeline.brokers)
+        except PipelineFailed as failure:
+            text = pipeline.standby.lost(f": {failure.code}: {failure.problem}")
+            self._report(name, {"event": "note", "text": text})
 
     def _hear_standby(self, child: SparkChild, event: Event) -> None:
         """Handle an event of a standby; others are of processes that left their session."""

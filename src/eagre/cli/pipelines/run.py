@@ -26,7 +26,7 @@ from eagre.profile import CHOICE, CLIENTS
 from eagre.runtime.app import App
 from eagre.runtime.spec import RunSpec
 from eagre.runtime.supervisor import RESTARTS, Supervisor
-from eagre.session import LOG_LEVEL, THREADS
+from eagre.session import LOG_LEVEL, THREADS, stated_master
 
 if TYPE_CHECKING:
     from eagre.runtime.spark_child import Event
@@ -125,7 +125,7 @@ def run(
         str(parsed.path), parsed.chosen, settings=settings, check=not no_check, **options
     )
     if standby:
-        _require_local(spec)
+        _require_standby_possible(spec, restarts)
     detail(f"Spark logs to {project_dir() / 'logs'}")
     display, cluster = Display(), ProjectBroker()
     supervisor = Supervisor(spec, cluster.address, display.show, restarts=restarts, standby=standby)
@@ -146,16 +146,17 @@ def run(
             click.get_current_context().exit(judge_slo(dashboard))
 
 
-def _require_local(spec: RunSpec) -> None:
+def _require_standby_possible(spec: RunSpec, restarts: int) -> None:
     """Refuse a standby where it would hold executors, or could never take over."""
-    master = spec.master or spec.settings.get("spark.master", "local")
+    master = stated_master(spec.master, spec.settings)
     if not THREADS.fullmatch(master):
         raise click.UsageError(
             f"--standby works in local mode only, not with --master {master}: a second driver "
             "would hold executors that it does not use."
         )
-    if spec.mode == "available-now":
-        raise click.UsageError("--standby needs a pipeline that is restarted: drop --mode.")
+    if spec.mode == "available-now" or not restarts:
+        never = "--mode available-now" if restarts else "--restarts 0"
+        raise click.UsageError(f"--standby needs a pipeline that is restarted: drop {never}.")
 
 
 def _settings(conf: dict[str, str], profile: str | None, master: str | None) -> dict[str, str]:

@@ -61,6 +61,7 @@ from eagre.jvm.gateway.session import (
     settings,
     silence_seconds,
     slots,
+    stopped,
 )
 
 __all__ = [
@@ -110,6 +111,7 @@ __all__ = [
     "silence_seconds",
     "slots",
     "stateful_parts",
+    "stopped",
     "subscriptions",
     "supported_commits",
     "suspects",

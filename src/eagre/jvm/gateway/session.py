@@ -48,6 +48,14 @@ def ping(spark: SparkSession) -> None:
     spark.sparkContext._jsc.startTime()  # noqa: SLF001
 
 
+def stopped(spark: SparkSession) -> bool:
+    """Return whether Spark has stopped in a JVM that still answers, as after an exhausted heap."""
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001
+    except Exception:  # noqa: BLE001  (the JVM does not answer)
+        return False
+
+
 def slots(spark: SparkSession) -> int | None:
     """Return how many tasks a session can run at the same time; None for an elastic cluster."""
     conf = settings(spark)

@@ -17,6 +17,26 @@ BROKEN_STATE = re.compile(
     "CANNOT_LOAD_STATE_STORE|CHECKPOINT_FILE_CHECKSUM|STATE_STORE_ROW_CHECKSUM"
 )
 
+NON_RETRYABLE = frozenset(
+    {
+        "QUERY_REFUSED",
+        "TOPIC_REPLACED",
+        "RETENTION_OVERTOOK",
+        "CHECKPOINT_IN_USE",
+        "CHECKPOINT_BROKEN",
+        "CHECKPOINT_NEWER",
+        "CHECKPOINT_LOST",
+        "CHECKPOINT_OTHER_TOPIC",
+        "CHECKPOINT_OTHER_CLUSTER",
+        "STATE_BROKEN",
+        "DELIVERY_LOG_BROKEN",
+        "QUARANTINE_BROKEN",
+        "OUTPUT_EXPIRED",
+        "KEY_NOT_ALIGNED",
+    }
+)
+"""Permanent failures: a restart would fail in the same way."""
+
 
 def recognized(text: str, reason: str, checkpoint: Path) -> PipelineFailed | None:
     """Describe a failure by its text; None if it has no code of its own.
