@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ MB = 1 << 20
 SECONDS = 60
 MOST_CLASSES = 40
 TOTAL = re.compile(r"^Total\s+\d+\s+(\d+)", re.MULTILINE)
+FILLERS = ("[Ljdk.internal.vm.FillerElement;", "jdk.internal.vm.FillerObject")
 CLASS = re.compile(r"^\s*\d+:\s+(\d+)\s+(\d+)\s+(\S+)", re.MULTILINE)
 RANGE = re.compile(r"\[0x([0-9a-f]+), 0x[0-9a-f]+, 0x([0-9a-f]+)\)")
 METASPACE = re.compile(r"Metaspace\s+used (\d+)K")
@@ -21,18 +23,27 @@ MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ")
 def inspect(pid: int) -> tuple[dict[str, float], dict[str, int]]:
     """Collect garbage; return memory by kind in MB, and bytes by class. Empty without a JDK."""
     heap = _ask(pid, "GC.heap_info")
-    histogram = _ask(pid, "GC.class_histogram")
-    values: dict[str, float] = {}
-    if total := TOTAL.search(histogram):
-        values["jvm.live_heap_mb"] = int(total[1]) / MB
+    values, classes = live_heap(_ask(pid, "GC.class_histogram"))
     if used := METASPACE.search(_ask(pid, "VM.metaspace", "basic")):
         values["jvm.metaspace_mb"] = int(used[1]) / 1024
     ranges = [(int(low, 16), int(high, 16)) for low, high in RANGE.findall(heap)]
     native = _outside(pid, ranges)
     if native is not None:
         values["jvm.native_mb"] = native
-    classes = CLASS.findall(histogram)[:MOST_CLASSES]
-    return values, {name: int(size) for _, size, name in classes}
+    return values, classes
+
+
+def live_heap(histogram: str) -> tuple[dict[str, float], dict[str, int]]:
+    """Return what is alive according to a class histogram, in MB, and bytes by class.
+
+    The parallel GC leaves dead objects at the bottom of the old generation, and writes arrays over
+    them that the histogram counts. They come and go with each collection, and nothing leaks.
+    """
+    classes = {name: int(size) for _, size, name in CLASS.findall(histogram)}
+    fillers = sum(classes.pop(name, 0) for name in FILLERS)
+    total = TOTAL.search(histogram)
+    values = {"jvm.live_heap_mb": (int(total[1]) - fillers) / MB} if total else {}
+    return values, dict(itertools.islice(classes.items(), MOST_CLASSES))
 
 
 def _ask(pid: int, *question: str) -> str:

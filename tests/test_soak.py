@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from soak.expectations import Incidents
 from soak.faults import KINDS, plan
+from soak.jvm import live_heap
 from soak.ledger import RETAINED_SECONDS, SETTLING_SECONDS, Ledger
 from soak.record import SAMPLES, Record, read
 from soak.report import report
@@ -24,6 +25,24 @@ COUNTS = {
     **dict.fromkeys(("broken", "dead_letters", "kills", "restarts"), 1),
     "examples": [],
 }
+
+
+HISTOGRAM = """\
+ num     #instances         #bytes  class name (module)
+-------------------------------------------------------
+   1:        150000       30000000  [B (java.base@25.0.3)
+   2:            12        7340032  [Ljdk.internal.vm.FillerElement; (java.base@25.0.3)
+   3:            50           1600  jdk.internal.vm.FillerObject (java.base@25.0.3)
+   4:         90000        2100000  java.lang.String (java.base@25.0.3)
+Total        240062       39441632
+"""
+
+
+def test_what_a_collection_leaves_between_objects_is_not_alive():
+    values, classes = live_heap(HISTOGRAM)
+    assert values == {"jvm.live_heap_mb": 32_100_000 / (1 << 20)}
+    assert classes == {"[B": 30_000_000, "java.lang.String": 2_100_000}
+    assert live_heap("") == ({}, {})
 
 
 def noisy(value, seed=1, noise=5.0):
