@@ -46,9 +46,10 @@ slower or at risk. **Advice**: it could be better.
 ## The JSON
 
 `schema_version` (1), `app`, `ok`, and for each of the `pipelines` its `name`, `mode`, `ok`, `slots`
-(`needed`, `terms`, `available`), `unseen`, and `findings` with `id`, `level`, `about`, `problem`,
-`consequence`, `remedy`, `line`, `numbers`, `settings`, `options` and `error_class`. The schema is
-`eagre/preflight/schema.json` in the package; an incompatible change increases the version.
+(`needed`, `terms`, `available`, `executors`), `unseen`, and `findings` with `id`, `level`, `about`,
+`problem`, `consequence`, `remedy`, `line`, `numbers`, `settings`, `options` and `error_class`. The
+schema is `eagre/preflight/schema.json` in the package; an incompatible change increases the
+version.
 
 ## `eagre size`
 
