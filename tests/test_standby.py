@@ -75,7 +75,10 @@ def test_a_standby_is_told_the_cluster_of_the_run(supervised, tmp_path):
     tells = WAITS.replace("sys.stdin.readline()\nif", "told(sys.stdin.readline())\nif", 1)
     writes = "told = lambda line: (folder / 'told').write_text(line)" + tells
     crashes = CRASHES.replace("has_run=True", "has_run=True, needs_brokers=True")
-    supervised(crashes, writes, brokers=lambda: "host:1").wait_for("note", text=READY).stop()
+    started = supervised(crashes, writes, brokers=lambda: "host:1").wait_for("note", text=READY)
+    started.stop()
+    (tmp_path / "crash").touch()
+    assert started.wait() == "SPARK_ENDED"
     assert (tmp_path / "told").read_text() == "host:1\n"
 
 
