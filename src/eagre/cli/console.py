@@ -102,6 +102,13 @@ def result(target: str | None, value: Any, text: str) -> None:  # noqa: ANN401  
         click.echo(text)
 
 
+def report(target: str | None, value: Any, text: str) -> None:  # noqa: ANN401  (JSON)
+    """Say what a command has done, and write it as JSON if ``--json`` is given."""
+    say(text)
+    if target:
+        write_json(target, value)
+
+
 def write_json(target: str, value: Any) -> None:  # noqa: ANN401  (JSON)
     """Write machine-readable results to a file, or to standard output for ``-``.
 

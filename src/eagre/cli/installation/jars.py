@@ -8,7 +8,7 @@ from typing import cast
 import click
 
 from eagre.cli.commands import Group
-from eagre.cli.console import detail, json_option, result, say
+from eagre.cli.console import detail, json_option, result, say, write_json
 from eagre.errors import JvmError
 from eagre.jvm import jars as locked
 from eagre.jvm.companion import companion_jar
@@ -36,14 +36,21 @@ def jars() -> None:
     default=True,
     help="Also write the start-up archive, so that Spark starts faster (takes a minute, once).",
 )
-def fetch(jar_set: str | None, source: Path | None, *, archive: bool) -> None:
+@json_option
+def fetch(jar_set: str | None, source: Path | None, target: str | None, *, archive: bool) -> None:
     """Fetch the jars into the user's cache, and prepare a faster start of Spark."""
+    show = say if target == "-" else click.echo
+    sets = {}
     for name in _sets(jar_set):
         locked.fetch(name, say, source)
         locked.verify(name)
-        click.echo(f"{name}: {len(locked.lock(name))} jars in {locked.folder(name)}")
-    if archive and jar_set in (None, "spark"):
-        _prepare_archive()
+        sets[name] = {"jars": len(locked.lock(name)), "folder": str(locked.folder(name))}
+        show(f"{name}: {sets[name]['jars']} jars in {sets[name]['folder']}")
+    archived = _prepare_archive() if archive and jar_set in (None, "spark") else None
+    if archived:
+        show(f"archive: {archived.stat().st_size >> 20} MB, {archived}")
+    if target:
+        write_json(target, {"sets": sets, "archive": archived and str(archived)})
 
 
 @jars.command(examples=("eagre jars verify", "eagre jars verify broker --json -"))
@@ -67,25 +74,27 @@ def verify(jar_set: str | None, target: str | None) -> None:
 
 @jars.command(examples=("eagre jars path", "eagre jars path broker"))
 @_SET
-def path(jar_set: str | None) -> None:
+@json_option
+def path(jar_set: str | None, target: str | None) -> None:
     """Print the class path of a set (spark if none is named), for use outside Eagre."""
     name = cast("locked.JarSet", jar_set or "spark")
     extra = [companion_jar()] if name == "spark" else []
-    click.echo(":".join(map(str, [*locked.class_path(name, say), *extra])))
+    jars = [str(jar) for jar in [*locked.class_path(name, say), *extra]]
+    result(target, {"set": name, "jars": jars}, ":".join(jars))
 
 
-def _prepare_archive() -> None:
+def _prepare_archive() -> Path | None:
+    """Write the start-up archive, if it can be written."""
     from eagre.jvm.archive import archive
     from eagre.startup_training import train
 
     if not archive().exists():
         say("writing the start-up archive, once for this Java and these jars")
     try:
-        path = train()
+        return train()
     except JvmError as error:
         say(str(error))
-        return
-    click.echo(f"archive: {path.stat().st_size >> 20} MB, {path}")
+        return None
 
 
 def _sets(jar_set: str | None) -> tuple[locked.JarSet, ...]:

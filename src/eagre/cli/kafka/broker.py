@@ -10,7 +10,7 @@ from eagre.broker import registry
 from eagre.broker.cluster import EmbeddedCluster
 from eagre.broker.server import EmbeddedBroker, stop_background
 from eagre.cli.commands import Group
-from eagre.cli.console import detail, json_option, result, say, table
+from eagre.cli.console import detail, json_option, result, say, table, write_json
 from eagre.config import project_dir
 from eagre.errors import BrokerError
 
@@ -40,7 +40,8 @@ def broker() -> None:
     show_default=True,
     help="How many brokers form the cluster, on this port and the next ones.",
 )
-def start(port: int, data: Path | None, brokers: int) -> None:
+@json_option
+def start(port: int, data: Path | None, brokers: int, target: str | None) -> None:
     """Start a broker in the background and print its address.
 
     Topics and records stay in its data folder when it stops. Of several brokers, each is a process
@@ -54,13 +55,15 @@ def start(port: int, data: Path | None, brokers: int) -> None:
         if brokers == 1
         else EmbeddedCluster(brokers, port, folder, background=True, say=say)
     )
-    click.echo(embedded.start().address)
+    address = embedded.start().address
+    result(target, {"address": address, "data": str(folder)}, address)
 
 
 @broker.command(examples=("eagre broker stop", "eagre broker stop --port 9092"))
 @click.option("--port", type=int, help="The broker that listens on this port.")
 @click.option("--all", "everything", is_flag=True, help="Every background broker of this user.")
-def stop(port: int | None, everything: bool) -> None:
+@json_option
+def stop(port: int | None, everything: bool, target: str | None) -> None:
     """Stop a broker that was started in the background, with the others of its cluster."""
     brokers = [b for b in registry.running() if b.background]
     if not everything:
@@ -69,6 +72,8 @@ def stop(port: int | None, everything: bool) -> None:
     for running in brokers:
         say(f"stopping the broker on {running.address}")
         stop_background(running)
+    if target:
+        write_json(target, {"stopped": [running.address for running in brokers]})
 
 
 @broker.command(examples=("eagre broker status", "eagre broker status --json -"))

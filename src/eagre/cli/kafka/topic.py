@@ -19,10 +19,12 @@ from eagre.cli.console import (
     confirm,
     detail,
     json_option,
+    report,
     result,
     say,
     table,
     warn,
+    write_json,
 )
 from eagre.cli.kafka import lags, records
 from eagre.cli.options import KAFKA, brokers_option, pair, together
@@ -128,24 +130,38 @@ def describe(name: str, target: str | None, brokers: str | None, config: Path | 
     metavar="KEY=VALUE",
     help="A topic setting, such as retention.ms=3600000; repeatable.",
 )
+@json_option
 @cluster
 def create(
     name: str,
     partitions: int,
     settings: tuple[str, ...],
+    target: str | None,
     brokers: str | None,
     config: Path | None,
 ) -> None:
     """Create a topic."""
-    topics_of(brokers, config).create(name, partitions, dict(map(pair, settings)))
-    say(f"created topic {name!r} with {counted(partitions, 'partition')}")
+    chosen = dict(map(pair, settings))
+    topics_of(brokers, config).create(name, partitions, chosen)
+    report(
+        target,
+        {"name": name, "partitions": partitions, "settings": chosen},
+        f"created topic {name!r} with {counted(partitions, 'partition')}",
+    )
 
 
 @topic.command(examples=("eagre topic delete payments", "eagre topic delete in out --yes"))
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
 @cluster
-def delete(names: tuple[str, ...], yes: bool, brokers: str | None, config: Path | None) -> None:
+def delete(
+    names: tuple[str, ...],
+    yes: bool,
+    target: str | None,
+    brokers: str | None,
+    config: Path | None,
+) -> None:
     """Delete topics with all their records."""
     for name in names:
         _require_deletable(name)
@@ -161,6 +177,8 @@ def delete(names: tuple[str, ...], yes: bool, brokers: str | None, config: Path 
     _wait_until_gone(topics, set(chosen))
     for name in chosen:
         say(f"deleted topic {name!r}")
+    if target:
+        write_json(target, {"deleted": chosen})
 
 
 _column = partial(click.option, cls=Option, group="Columns", is_flag=True)
@@ -247,12 +265,14 @@ def tail(
 @click.option(
     "--rate", type=float, help="Records per second. [default: as fast as the cluster takes them]"
 )
+@json_option
 @cluster
 def produce(
     name: str,
     file: Iterable[bytes],
     key: str | None,
     rate: float | None,
+    target: str | None,
     brokers: str | None,
     config: Path | None,
 ) -> None:
@@ -267,7 +287,12 @@ def produce(
         value = line.rstrip(b"\r\n")
         sender.send(name, _key(value, key, number + 1) if key else None, value)
     sender.finish()
-    say(f"wrote {counted(sender.acknowledged, 'record')} to {name!r}")
+    count = sender.acknowledged
+    report(
+        target,
+        {"topic": name, "records": count},
+        f"wrote {counted(count, 'record')} to {name!r}",
+    )
 
 
 @topic.command(

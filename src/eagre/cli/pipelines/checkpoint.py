@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eagre.cli.commands import Group
-from eagre.cli.console import json_option, project_checkpoint, result, say
+from eagre.cli.console import json_option, project_checkpoint, report, result
 from eagre.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -35,44 +35,54 @@ def show(folder: str, target: str | None) -> None:
 @checkpoint.command(examples=("eagre checkpoint reset score", "eagre checkpoint reset DIR --yes"))
 @_FOLDER
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def reset(folder: str, yes: bool) -> None:
+@json_option
+def reset(folder: str, yes: bool, target: str | None) -> None:
     """Remove a checkpoint, so that the next run starts from scratch."""
     selected = project_checkpoint(folder)
     if not yes:
         click.echo(_description(selected), err=True)
         click.confirm("Remove this checkpoint with its offsets and state?", abort=True, err=True)
     selected.reset()
-    say(f"removed {selected.path}")
+    report(target, {"removed": str(selected.path)}, f"removed {selected.path}")
 
 
 @checkpoint.command(examples=("eagre checkpoint copy score saved",))
 @_FOLDER
-@click.argument("target", type=click.Path(path_type=Path))
-def copy(folder: str, target: Path) -> None:
+@click.argument("destination", metavar="TARGET", type=click.Path(path_type=Path))
+@json_option
+def copy(folder: str, destination: Path, target: str | None) -> None:
     """Copy a checkpoint; stop its pipeline first."""
     selected = project_checkpoint(folder)
-    selected.copy(target)
-    say(f"copied {selected.path} to {target}")
+    selected.copy(destination)
+    report(
+        target,
+        {"checkpoint": str(selected.path), "copy": str(destination)},
+        f"copied {selected.path} to {destination}",
+    )
 
 
 @checkpoint.command(examples=("eagre checkpoint adopt score", "eagre checkpoint adopt DIR"))
 @_FOLDER
-def adopt(folder: str) -> None:
+@json_option
+def adopt(folder: str, target: str | None) -> None:
     """Write the newest mid-epoch commit into Spark's logs, for a start without `eagre run`."""
     selected = project_checkpoint(folder)
     with selected.held():
         batch = selected.adopt()
-    say(
+    report(
+        target,
+        {"checkpoint": str(selected.path), "batch": batch},
         f"Spark continues {selected.path} after batch {batch}"
         if batch is not None
-        else f"Spark's logs in {selected.path} already have the newest commit"
+        else f"Spark's logs in {selected.path} already have the newest commit",
     )
 
 
 @checkpoint.command(examples=("eagre checkpoint repartition score 8",))
 @_FOLDER
 @click.argument("partitions", type=click.IntRange(min=1))
-def repartition(folder: str, partitions: int) -> None:
+@json_option
+def repartition(folder: str, partitions: int, target: str | None) -> None:
     """Change the number of shuffle partitions of a stopped pipeline with state."""
     from eagre.commit.offset_log import unchanged_on_error
     from eagre.jvm import gateway
@@ -91,7 +101,11 @@ def repartition(folder: str, partitions: int) -> None:
                 hint="nothing has changed. Spark repartitions the state of `eg` operators and "
                 "processors, not that of `groupBy().agg()` in real time.",
             ) from error
-    say(f"{selected.path} has {partitions} shuffle partitions now")
+    report(
+        target,
+        {"checkpoint": str(selected.path), "partitions": partitions},
+        f"{selected.path} has {partitions} shuffle partitions now",
+    )
 
 
 def _description(selected: Checkpoint) -> str:

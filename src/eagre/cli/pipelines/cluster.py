@@ -9,7 +9,7 @@ import click
 
 from eagre import cluster as clusters
 from eagre.cli.commands import Group
-from eagre.cli.console import json_option, result, say, table
+from eagre.cli.console import json_option, result, say, table, write_json
 from eagre.config import LOOPBACK, counted, project_dir
 from eagre.errors import ClusterError
 
@@ -42,7 +42,10 @@ def cluster() -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder of logs and executors' files. [default: .eagre/cluster in this folder]",
 )
-def start(workers: int, cores: int, memory: str, port: int, data: Path | None) -> None:
+@json_option
+def start(
+    workers: int, cores: int, memory: str, port: int, data: Path | None, target: str | None
+) -> None:
     """Start a master and workers in the background and print the master's URL.
 
     Anyone who can log in to this machine can submit work to it: use it for development and tests.
@@ -51,38 +54,49 @@ def start(workers: int, cores: int, memory: str, port: int, data: Path | None) -
     running = clusters.start(
         folder, workers=workers, cores=cores, memory=memory, port=port, say=say
     )
-    say(f"its page: http://{LOOPBACK}:{running.page}")
-    click.echo(running.url)
+    say(f"web UI: {_web_ui(running)}")
+    started = {
+        "url": running.url,
+        "web_ui": _web_ui(running),
+        "workers": workers,
+        "cores": workers * cores,
+        "data": running.folder,
+    }
+    result(target, started, running.url)
 
 
 @cluster.command(examples=("eagre cluster stop", "eagre cluster stop --port 7077"))
 @click.option("--port", type=int, help="The cluster whose master listens on this port.")
 @click.option("--all", "everything", is_flag=True, help="Every cluster of this user.")
-def stop(port: int | None, everything: bool) -> None:
+@json_option
+def stop(port: int | None, everything: bool, target: str | None) -> None:
     """Stop a cluster; its executors end at once, and so do the runs on it."""
     running = clusters.running()
-    for one in running if everything else [_chosen(running, port)]:
-        say(f"stopping {one.url}")
-        clusters.stop(one)
+    chosen = running if everything else [_chosen(running, port)]
+    for stopped in chosen:
+        say(f"stopping {stopped.url}")
+        clusters.stop(stopped)
+    if target:
+        write_json(target, {"stopped": [stopped.url for stopped in chosen]})
 
 
 @cluster.command(examples=("eagre cluster status", "eagre cluster status --json -"))
 @json_option
 def status(target: str | None) -> None:
     """List the running clusters with their workers and applications."""
-    described = [_described(one) for one in clusters.running()]
+    described = [_described(running) for running in clusters.running()]
     rows = [
         [
-            one["url"],
-            f"{one['workers_alive']} of {one['workers']}",
-            f"{one['cores_used']} of {one['cores']}",
-            f"{one['memory_used_mb']} of {one['memory_mb']}",
-            ", ".join(one["applications"]) or "-",
-            one["page"],
+            entry["url"],
+            f"{entry['workers_alive']} of {entry['workers']}",
+            f"{entry['cores_used']} of {entry['cores']}",
+            f"{entry['memory_used_mb']} of {entry['memory_mb']}",
+            ", ".join(entry["applications"]) or "-",
+            entry["web_ui"],
         ]
-        for one in described
+        for entry in described
     ]
-    headings = ["cluster", "workers", "cores used", "MB used", "applications", "page"]
+    headings = ["cluster", "workers", "cores used", "MB used", "applications", "web UI"]
     result(
         target,
         {"clusters": described},
@@ -99,7 +113,8 @@ def _described(running: RunningCluster) -> dict[str, Any]:
         state = {}
     return {
         "url": running.url,
-        "page": f"http://{LOOPBACK}:{running.page}",
+        "web_ui": _web_ui(running),
+        "page": _web_ui(running),  # the name until 0.2
         "workers": len(running.workers),
         "workers_alive": state.get("aliveworkers", 0),
         "cores": state.get("cores", 0),
@@ -111,11 +126,15 @@ def _described(running: RunningCluster) -> dict[str, Any]:
     }
 
 
+def _web_ui(running: RunningCluster) -> str:
+    return f"http://{LOOPBACK}:{running.page}"
+
+
 def _chosen(running: list[RunningCluster], port: int | None) -> RunningCluster:
-    matches = [one for one in running if port in (None, one.port)]
+    matches = [cluster for cluster in running if port in (None, cluster.port)]
     if len(matches) == 1:
         return matches[0]
-    known = ", ".join(one.url for one in matches or running) or "none"
+    known = ", ".join(cluster.url for cluster in matches or running) or "none"
     raise ClusterError(
         "SEVERAL_CLUSTERS" if matches else "CLUSTER_NOT_FOUND",
         f"{counted(len(matches), 'cluster')} match; running: {known}.",

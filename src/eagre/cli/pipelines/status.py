@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from eagre.cli.commands import Command
-from eagre.cli.console import detail, json_option, result, say, table
+from eagre.cli.console import detail, json_option, result, say, table, write_json
 from eagre.config import counted, state_dir
 from eagre.errors import PipelineFailed
 from eagre.runtime import runs
@@ -79,7 +79,8 @@ def _failures(pipeline: PipelineStatus) -> list[str]:
     is_flag=True,
     help="Stop immediately; the next start repeats what was not committed.",
 )
-def stop(name: str, now: bool) -> None:
+@json_option
+def stop(name: str, now: bool, target: str | None) -> None:
     """Drain the run of pipeline NAME: finish and commit the rows in flight, then stop.
 
     The other pipelines of the same `eagre run` stop with it.
@@ -99,6 +100,8 @@ def stop(name: str, now: bool) -> None:
             f"pipeline {name!r} continues to drain on its own.",
             hint=f"`eagre stop {name} --now` stops it immediately.",
         ) from None
+    if target:
+        write_json(target, {"stopped": sorted(run.pipelines), "at_once": now})
 
 
 def _age(since: float) -> str:

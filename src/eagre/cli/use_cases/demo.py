@@ -14,6 +14,7 @@ from eagre.cli.commands import Command
 from eagre.cli.console import json_option, say, table, write_json
 from eagre.cli.pipelines.dashboard import dashboard_options, served_dashboard
 from eagre.cli.progress import Progress
+from eagre.cli.signals import Terminated
 from eagre.config import cache_dir, counted, interval_ms
 from eagre.errors import SettingsError
 from eagre.jvm.archive import archive
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 MICRO_BATCH_EVERY = "500 ms"
 REAL_TIME_EVERY = "5 minutes"
 CLEARLY_FASTER = 1.5
-SIGNAL_EXIT_CODE = 128
-"""A command that a signal ends exits with this number plus the number of the signal."""
 
 Figures = dict[str, Any]
 
@@ -132,10 +131,10 @@ def _exit_on_signals() -> Iterator[None]:
     handlers = {sign: signal.getsignal(sign) for sign in (signal.SIGTERM, signal.SIGHUP)}
     handled = [sign for sign, handler in handlers.items() if handler is not signal.SIG_IGN]
 
-    def exit_once(number: int, _: object) -> None:
+    def exit_once(_: int, __: object) -> None:
         for sign in handled:
             signal.signal(sign, signal.SIG_IGN)
-        raise SystemExit(SIGNAL_EXIT_CODE + number)
+        raise Terminated
 
     for sign in handled:
         signal.signal(sign, exit_once)
@@ -234,10 +233,24 @@ def _text(result: dict[str, Any]) -> str:
     lines.append(
         f"Not included: the start of Spark ({slow['start_s']:.0f} and {fast['start_s']:.0f} s) "
         f"and the warm-up under load ({slow['warmup_s']} and {fast['warmup_s']} s), while the JVM "
-        f"compiles. The real-time figures include {counted(result['epochs'], 'commit')}."
+        f"compiles. {_commits(result['epochs'])}"
     )
     lines += _warnings(result["modes"])
     return "\n".join([*lines, ""])
+
+
+def _commits(count: int) -> str:
+    """Say whether the measurement in real time includes commits, which can add latency.
+
+    >>> _commits(3)
+    'The real-time figures include 3 commits.'
+    """
+    if count:
+        return f"The real-time figures include {counted(count, 'commit')}."
+    return (
+        "No commit was due during the real-time measurement; a shorter --every, such as "
+        "--every 5s, includes some."
+    )
 
 
 def _conclusion(slow: Figures, fast: Figures) -> str:

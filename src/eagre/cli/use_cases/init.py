@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from eagre.cli.commands import Command
-from eagre.cli.console import Verbosity, say, verbosity
+from eagre.cli.console import Verbosity, json_option, report, verbosity
 from eagre.errors import SettingsError
 from eagre.templates import folder, projects, summary
 
@@ -29,7 +29,8 @@ README.md explains the rest."""
 )
 @click.argument("use_case")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-def init(use_case: str, directory: Path) -> None:
+@json_option
+def init(use_case: str, directory: Path, target: str | None) -> None:
     """Create a project from USE_CASE in DIRECTORY: app, generator, tests, pyproject.toml, README.
 
     The directory must be new or empty.
@@ -49,6 +50,10 @@ def init(use_case: str, directory: Path) -> None:
         )
     ignored = shutil.ignore_patterns("__pycache__", ".pytest_cache", ".eagre", "*.egg-info")
     shutil.copytree(template, directory, ignore=ignored, dirs_exist_ok=True)
-    say(f"created {directory} from the use case {use_case}")
+    report(
+        target,
+        {"use_case": use_case, "directory": str(directory)},
+        f"created {directory} from the use case {use_case}",
+    )
     if verbosity() >= Verbosity.NORMAL:
         click.echo(NEXT.format(directory=directory), err=True)
