@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import threading
-import time
 from pathlib import Path
 from random import Random
 from urllib.request import Request, urlopen
@@ -107,10 +106,14 @@ class DashboardTab:
         return self.window.inner_text(selector)
 
     def until(self, condition, seconds, message):
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, message + "\n" + self.text("main")[:2000]
+        def shown():
             self.window.wait_for_timeout(200)
+            return condition()
+
+        try:
+            wait_until(shown, seconds, message, interval=0)
+        except TimeoutError as error:
+            raise AssertionError(f"{message}\n{self.text('main')[:2000]}") from error
 
 
 @pytest.fixture(scope="module")
@@ -238,9 +241,9 @@ def _shows_the_stream(tab):
 def _shows_records(tab):
     tab.window.click("#topics [data-topic=scores] summary")
     tab.until(lambda: '"risk":' in tab.text("#topics"), 15, "no record of the output is shown")
-    tab.window.click("#letters [data-topic='payments.dlq'] summary")
-    tab.until(lambda: "no payment" in tab.text("#letters"), 15, "no dead letter is shown")
-    assert "UNPARSABLE: the value is not a JSON object" in tab.text("#letters")
+    tab.window.click("#dead-letters [data-topic='payments.dlq'] summary")
+    tab.until(lambda: "no payment" in tab.text("#dead-letters"), 15, "no dead letter is shown")
+    assert "UNPARSABLE: the value is not a JSON object" in tab.text("#dead-letters")
     tab.until(lambda: MARKUP in tab.text("#topics"), 15, "markup is not shown as text")
     tab.window.uncheck("#payloads")
     tab.until(lambda: "hidden" in tab.text("#topics"), 15, "the switch hides nothing")

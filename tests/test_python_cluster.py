@@ -1,7 +1,6 @@
 """Python functions on a Spark standalone cluster of two workers, with the app's modules."""
 
 import json
-import time
 
 import pytest
 from confluent_kafka import Producer
@@ -80,13 +79,13 @@ def test_functions_and_state_run_on_two_executors(cli, cluster, eagre_broker, ea
         PYSPARK_SUBMIT_ARGS=f"{options} pyspark-shell",
     )
     try:
-        deadline = time.monotonic() + 120
-        results = []
-        while len(results) < 40 and time.monotonic() < deadline:
+
+        def results():
             assert process.poll() is None, process.communicate()[1][-3000:]
-            time.sleep(1)
-            results = eagre_harness.records("cluster-out", {0: 0})
-        rows = [json.loads(record.value()) for record in results]
+            return eagre_harness.records("cluster-out", {0: 0})
+
+        wait_until(lambda: len(results()) >= 40, 120, "results are missing", interval=1)
+        rows = [json.loads(record.value()) for record in results()]
         dead_letter_topic = "cluster-in.dlq"
         wait_until(
             lambda: dead_letter_topic in eagre_harness.topics.names(),

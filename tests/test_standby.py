@@ -1,6 +1,5 @@
 """A standby takes over from a Spark process that fails: with scripted children, and for real."""
 
-import time
 from queue import Queue
 from types import SimpleNamespace
 
@@ -9,7 +8,7 @@ import pytest
 
 import scripted_children
 from conftest import processes_of
-from eagre.runtime import child, runs, standby, supervisor
+from eagre.runtime import child, runs, spark_child, standby, supervisor
 from eagre.runtime.spark_child import SparkChild
 from eagre.runtime.spec import RunSpec
 from eagre.runtime.standby import Standby
@@ -150,14 +149,26 @@ def test_a_standby_that_was_ready_for_long_may_fail_again(monkeypatch):
         assert "without a standby" not in spare.hear({"event": "gone"})
 
 
-def test_a_drain_does_not_wait_for_the_remains_of_a_standby(supervised):
-    """A process of the app in a session of its own holds the log of its standby."""
-    holds = "subprocess.Popen(['sleep', '6'], start_new_session=True)" + WAITS
+def test_a_drain_does_not_wait_for_the_remains_of_a_standby(supervised, monkeypatch, tmp_path):
+    """A process of the app in a session of its own holds the log of its standby.
+
+    It outlives the drain; a drain that waited for the log would outlive it.
+    """
+    for module in (spark_child, standby):
+        monkeypatch.setattr(module, "END_SECONDS", 600.0)
+    holds = (
+        "held = subprocess.Popen(['sleep', '300'], start_new_session=True)\n"
+        "(folder / 'held').write_text(str(held.pid))" + WAITS
+    )
     started = supervised(f"{RUNS}; until_drained()", holds).wait_for("note", text=READY)
-    began = time.monotonic()
-    started.stop()
-    started.wait_for("ended")
-    assert time.monotonic() - began < 4
+    holder = psutil.Process(int((tmp_path / "held").read_text()))
+    try:
+        started.stop()
+        started.wait_for("ended")
+        assert holder.is_running()
+        assert holder.status() != psutil.STATUS_ZOMBIE
+    finally:
+        holder.kill()
     assert started.wait() == "ended"
 
 
