@@ -81,7 +81,8 @@ PROFILE = (
         str(max(1, (os.cpu_count() or 2) // 2)),
         "One for every two cores: the other core reads and writes. In real time each shuffle "
         "partition occupies a task slot while the query runs, and fewer partitions wake fewer "
-        "threads. Spark's default is 200. A checkpoint fixes the number.",
+        "threads. Spark's default is 200. A checkpoint keeps its number; `eagre checkpoint "
+        "repartition` changes it, but not for `groupBy().agg()`.",
         without="8",
         rule="cores / 2",
     ),

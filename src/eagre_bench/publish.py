@@ -35,7 +35,12 @@ def publish(document: Document, files: list[Path]) -> list[Path]:
 def table(document: Document, workload: str) -> str:
     """Return the table of a workload in Markdown, with date, machine and commit."""
     results = document["results"][workload]
-    head = ["latency in ms", *COLUMNS.values(), *COSTS.values(), "micro-batch ÷ it, p50 / p99"]
+    head = [
+        "latency in ms",
+        *COLUMNS.values(),
+        *COSTS.values(),
+        "micro-batch ÷ this system, p50 / p99",
+    ]
     rows = [_row(document, workload, name, figures) for name, figures in results.items()]
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return (

@@ -79,8 +79,9 @@ def shuffle_partitions(facts: Facts) -> Iterator[Match]:
 
     In real time each partition occupies a slot. For stateful operators, each also has a RocksDB
     instance that commits at every epoch boundary. A few partitions per core are enough: one handles
-    tens of thousands of rows per second. The checkpoint fixes the number at the first start, so
-    leave room to grow.
+    tens of thousands of rows per second. The checkpoint keeps the number of the first start, so
+    leave room to grow. `eagre checkpoint repartition` changes it later for Eagre's operators and
+    processors; the state of `groupBy().agg()` cannot be repartitioned.
     """
     for node in facts.plan.exchanges:
         if int(node.detail["partitions"]) >= SPARK_DEFAULT:
