@@ -145,6 +145,6 @@ class ByteFlipped(Fault):
 def _files(checkpoint: Path) -> Iterator[tuple[str, list[Path]]]:
     """Yield the kinds of files that a checkpoint has, each with its files, the newest last."""
     for kind, pattern in ByteFlipped.KINDS.items():
-        found = [p for p in checkpoint.glob(pattern) if p.is_file() and p.stat().st_size]
-        if found:
-            yield kind, sorted(found, key=lambda path: (path.stat().st_mtime, str(path)))
+        files = [p for p in checkpoint.glob(pattern) if p.is_file() and p.stat().st_size]
+        if files:
+            yield kind, sorted(files, key=lambda path: (path.stat().st_mtime, str(path)))

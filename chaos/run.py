@@ -86,17 +86,17 @@ class Run:
 
         Those of a standby, which is younger than the child that runs the query, are left alone.
         """
-        found: dict[str, list[psutil.Process]] = {}
+        parts: dict[str, list[psutil.Process]] = {}
         with contextlib.suppress(psutil.NoSuchProcess):
             parent = psutil.Process(self.process.pid)
-            found["parent"] = [parent]
+            parts["parent"] = [parent]
             children = [child for child in parent.children() if _part(child) == "python"]
             active = min(children, key=psutil.Process.create_time, default=None)
             for process in [active, *active.children(recursive=True)] if active else ():
                 with contextlib.suppress(psutil.NoSuchProcess):
                     if name := _part(process):
-                        found.setdefault(name, []).append(process)
-        return found
+                        parts.setdefault(name, []).append(process)
+        return parts
 
     def signal(self, sign: signal.Signals, *names: str) -> list[psutil.Process]:
         """Send a signal to some of its processes at once; return them."""

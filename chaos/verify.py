@@ -111,26 +111,26 @@ def compare(
         expected = newest(shape, (result for _, result in shape.expected(rows)))
         return compare_latest(expected, newest(shape, valid), verdict)
     wanted = _by_card(shape, (result for _, result in shape.expected(rows)))
-    found, seen = _by_card(shape, valid), _by_card(shape, everything)
+    results, seen = _by_card(shape, valid), _by_card(shape, everything)
     verdict.checked = sum(map(len, wanted.values()))
-    for card in sorted(wanted.keys() | found.keys()):
-        _compare_card(card, wanted[card], found[card], verdict, ordered=ordered and shape.ordered)
+    for card in sorted(wanted.keys() | results.keys()):
+        _compare_card(card, wanted[card], results[card], verdict, ordered=ordered and shape.ordered)
         verdict.repeated_plain += _repeats(seen[card])
     if not shape.exactly_once:
         verdict.disordered = 0
     return verdict
 
 
-def compare_latest(expected: Row, found: Row, verdict: Verdict) -> Verdict:
+def compare_latest(expected: Row, actual: Row, verdict: Verdict) -> Verdict:
     """Compare the newest values of keys: of a database, or of an output that is updated."""
     verdict.checked = len(expected)
-    for key in sorted(expected.keys() | found.keys(), key=str):
-        if key not in found:
+    for key in sorted(expected.keys() | actual.keys(), key=str):
+        if key not in actual:
             verdict.lost += 1
             verdict.examples.append(f"lost {key} {expected[key]}")
-        elif expected.get(key) != found[key]:
+        elif expected.get(key) != actual[key]:
             verdict.wrong += 1
-            verdict.examples.append(f"wrong {key} {found[key]}, not {expected.get(key)}")
+            verdict.examples.append(f"wrong {key} {actual[key]}, not {expected.get(key)}")
     return verdict
 
 

@@ -139,7 +139,7 @@ class Campaign:
 
     def _stream(self, pipeline: Pipeline) -> Stream:
         options = self._options
-        return Stream.of(pipeline.case, pipeline.ledger, options.rate, options.seed)
+        return Stream.of(pipeline.case, pipeline.tracker, options.rate, options.seed)
 
     def _soak(self, disturbance: Disturbance, broker: int, workers: list[Worker]) -> None:
         """Inject and sample until the time is over."""
@@ -199,11 +199,11 @@ class Campaign:
         self._record.add(kind, self.hours, **entries)
 
     def _print(self, machine: dict[str, float]) -> None:
-        ledgers = [pipeline.ledger for pipeline in self._pipelines.values()]
-        waiting = sum(ledger.waiting(now_us()) for ledger in ledgers)
+        trackers = [pipeline.tracker for pipeline in self._pipelines.values()]
+        waiting = sum(tracker.waiting(now_us()) for tracker in trackers)
         print(
-            f"soak: {self._clock()} {sum(ledger.answered for ledger in ledgers):,} answered, "
-            f"{waiting:,} waiting, {sum(ledger.repeated for ledger in ledgers):,} repeated; CPU "
+            f"soak: {self._clock()} {sum(tracker.answered for tracker in trackers):,} answered, "
+            f"{waiting:,} waiting, {sum(tracker.repeated for tracker in trackers):,} repeated; CPU "
             f"{machine['cpu_percent']:.0f} % (steal {machine['steal_percent']:.0f} %), "
             f"{machine['available_mb']:,.0f} MB free",
             flush=True,
@@ -221,7 +221,7 @@ class Campaign:
         pipelines = self._pipelines.values()
         with contextlib.suppress(TimeoutError):
             wait_until(
-                lambda: not any(pipeline.ledger.missing(1) for pipeline in pipelines),
+                lambda: not any(pipeline.tracker.missing(1) for pipeline in pipelines),
                 ANSWER_SECONDS,
                 "results are missing",
                 interval=1,

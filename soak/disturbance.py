@@ -31,12 +31,12 @@ class Recovery:
 
     def is_over(self) -> bool:
         """Whether results flow again, and none is overdue."""
-        ledger = self.pipeline.ledger
+        tracker = self.pipeline.tracker
         waited = time.monotonic() - self.since
         return (
             waited > SETTLES_AFTER_SECONDS
-            and ledger.resumed_us is not None
-            and not ledger.waiting(now_us())
+            and tracker.resumed_us is not None
+            and not tracker.waiting(now_us())
         )
 
 
@@ -98,7 +98,7 @@ class Disturbance:
         self._under_way = fault, self._hand.submit(inject, fault, run, self._broker)
 
     def _begin(self, pipeline: Pipeline, fault: Fault | None) -> None:
-        pipeline.ledger.disturb(now_us(), explains_repeats=bool(fault and fault.explains_repeats))
+        pipeline.tracker.disturb(now_us(), explains_repeats=bool(fault and fault.explains_repeats))
         self._recoveries[pipeline.case.name] = Recovery(pipeline, fault, time.monotonic())
 
     def _end_fault(self) -> None:
@@ -108,8 +108,8 @@ class Disturbance:
                 self._report(("problem", {"text": f"{fault.pipeline}: {fault.kind}: {error}"}))
 
     def _end(self, recovery: Recovery) -> None:
-        ledger, fault = recovery.pipeline.ledger, recovery.fault
-        ledger.settle(now_us())
+        tracker, fault = recovery.pipeline.tracker, recovery.fault
+        tracker.settle(now_us())
         if fault:
             entries = {"pipeline": recovery.pipeline.case.name, "fault": fault.kind}
-            self._report(("resumed", {**entries, "seconds": ledger.resumed_seconds}))
+            self._report(("resumed", {**entries, "seconds": tracker.resumed_seconds}))

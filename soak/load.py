@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from eagre.trial.events import Record
 
-    from .ledger import Ledger
+    from .delivery_tracker import DeliveryTracker
     from .use_cases import UseCase
 
 DAYS_32 = 32 * 86_400
@@ -40,16 +40,16 @@ class Stream:
 
     topic: str
     results: str
-    ledger: Ledger
+    tracker: DeliveryTracker
     feed: Iterator[Record]
     expects: Callable[[dict[str, Any]], bool]
 
     @classmethod
-    def of(cls, case: UseCase, ledger: Ledger, rate: float, seed: int) -> Stream:
+    def of(cls, case: UseCase, tracker: DeliveryTracker, rate: float, seed: int) -> Stream:
         """Create the events of a use case, which begin now."""
         events = case.events
         load = Load("", events.topic, events.path, rate, DAYS_32, now_us(), seed)
-        return cls(events.topic, case.results, ledger, load.feed(), case.expects())
+        return cls(events.topic, case.results, tracker, load.feed(), case.expects())
 
 
 class Worker:
@@ -128,7 +128,7 @@ class Generator(Worker):
         def delivered(error: object, message: Any) -> None:  # noqa: ANN401  (librdkafka's record)
             if error is None:
                 at = message.partition(), message.offset()
-                stream.ledger.deliver(at, due_us, expected=expected, broken=broken)
+                stream.tracker.deliver(at, due_us, expected=expected, broken=broken)
 
         while True:
             try:
@@ -176,4 +176,4 @@ class Reader(Worker):
         place = provenance(dict(record.headers() or ()).get(PROVENANCE_HEADER) or b"")
         stream = self._streams[record.topic()]
         if place is not None and place[0] == stream.topic:
-            stream.ledger.receive(place[1:], record.value() or b"", received_us)
+            stream.tracker.receive(place[1:], record.value() or b"", received_us)

@@ -1,4 +1,4 @@
-"""One use case under soak: its run, its ledger, and what is sampled and counted of both."""
+"""One use case under soak: its run, its tracker, and what is sampled and counted of both."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from eagre.broker import Topics
 from eagre.runtime import runs as register
 
+from .delivery_tracker import DeliveryTracker
 from .jvm import inspect
-from .ledger import Ledger
 from .load import now_us
 from .samples import names, sample
 
@@ -29,13 +29,13 @@ class Pipeline:
     Attributes:
         case: The use case.
         run: Its processes.
-        ledger: Its events and results.
+        tracker: Its events and results.
         kills: How often a part of it was killed.
     """
 
     case: UseCase
     run: Run
-    ledger: Ledger = field(default_factory=Ledger)
+    tracker: DeliveryTracker = field(default_factory=DeliveryTracker)
     kills: int = 0
     _restarts: dict[int, int] = field(default_factory=dict)
 
@@ -47,19 +47,19 @@ class Pipeline:
     def sample(self) -> Entries:
         """Measure its processes and folders."""
         values, lives = sample(self.run)
-        self.ledger.forget(now_us())
+        self.tracker.forget(now_us())
         return {"values": values, "lives": lives}
 
     def inspect(self) -> Entries:
         """Measure what costs more: the latencies since the last call, and the inside of the JVM."""
-        window = self.ledger.window()
+        window = self.tracker.window()
         latency = {"latency.p50_ms": window.p50_ms, "latency.p99_ms": window.p99_ms}
-        found: Entries = {"values": latency, "lives": {}, "names": names(self.run)}
+        entries: Entries = {"values": latency, "lives": {}, "names": names(self.run)}
         for process in self.run.processes().get("jvm", ()):
-            values, found["classes"] = inspect(process.pid)
-            found["values"] |= values
-            found["lives"] |= dict.fromkeys(values, str(process.pid))
-        return {**found, "records": window.records}
+            values, entries["classes"] = inspect(process.pid)
+            entries["values"] |= values
+            entries["lives"] |= dict.fromkeys(values, str(process.pid))
+        return {**entries, "records": window.records}
 
     def overdue(self) -> list[str]:
         """Note its restarts, and return what Eagre says about commits that are overdue."""
@@ -69,18 +69,18 @@ class Pipeline:
 
     def counts(self, brokers: str) -> Entries:
         """Return its counts at the end."""
-        ledger, missing, letters = self.ledger, self.ledger.missing(), self.case.dead_letters
+        tracker, missing, topic = self.tracker, self.tracker.missing(), self.case.dead_letters
         return {
-            "sent": ledger.sent,
-            "expected": ledger.expected,
-            "answered": ledger.answered,
-            "results": ledger.results,
+            "sent": tracker.sent,
+            "expected": tracker.expected,
+            "answered": tracker.answered,
+            "results": tracker.results,
             "missing": len(missing),
             "examples": missing[:EXAMPLES],
-            "repeated": ledger.repeated,
-            "unexplained": ledger.unexplained,
-            "broken": ledger.broken,
-            "dead_letters": sum(Topics(brokers).ends([letters])[letters].values()),
+            "repeated": tracker.repeated,
+            "unexplained": tracker.unexplained,
+            "broken": tracker.broken,
+            "dead_letters": sum(Topics(brokers).ends([topic])[topic].values()),
             "kills": self.kills,
             "restarts": sum(self._restarts.values()),
         }

@@ -69,13 +69,13 @@ def of(role: str, processes: list[psutil.Process]) -> Values:
 
 def names(run: Run) -> dict[str, dict[str, int]]:
     """Return what the threads and open files of the JVM and the supervisor are, to name a leak."""
-    found = {}
+    opened = {}
     for role, processes in run.processes().items():
         if role in ("jvm", "supervisor", "driver"):
             folder = Path("/proc") / str(processes[0].pid)
-            found[f"{role}.threads"] = _counted(_threads(folder))
-            found[f"{role}.fds"] = _counted(_open_files(folder))
-    return found
+            opened[f"{role}.threads"] = _counted(_threads(folder))
+            opened[f"{role}.fds"] = _counted(_open_files(folder))
+    return opened
 
 
 def disk_usage(folder: Path) -> tuple[float, float]:

@@ -67,4 +67,4 @@ USE_CASES = {
         UseCase("trading", "bars", python=True),
     )
 }
-"""By name. Fraud keeps an hour of payments, a leaderboard begins anew with each hour."""
+"""By name. Fraud keeps an hour of payments, a leaderboard starts from scratch every hour."""

@@ -32,7 +32,7 @@ def running(resumed=-1):
     tell("running", mode="real-time", every_ms=1000, checkpoint="", resumed=resumed, about={{}})
 
 def status(epochs):
-    tell("status", lag=0, written=0, epochs=epochs, late=0, vitals={{}},
+    tell("status", lag=0, written=0, epochs=epochs, late=0, metrics={{}},
          overdue_seconds=0.0, overdue_reason="")
 
 def fail(code):

@@ -236,7 +236,7 @@ def test_harmful_session_settings_are_reported(starving):
     # spark.speculation: TaskSchedulerImpl starts a copy of any task that outlasts the median;
     # dynamic allocation: ExecutorAllocationManager removes executors that look idle.
     levels = {f["id"]: f["level"] for f in starving["report"]["findings"]}
-    for id_ in ("SPECULATION", "DYNAMIC_ALLOCATION", "COLLECTOR", "HEAP_SMALL"):
+    for id_ in ("SPECULATION", "DYNAMIC_ALLOCATION", "GC", "HEAP_SMALL"):
         assert levels[id_] == "warning"
     assert "BUFFER_WAIT" in starving["shuffled"]
 

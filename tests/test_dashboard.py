@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from eagre.dashboard import Dashboard, metrics, server
-from eagre.dashboard.cluster import decoded
+from eagre.dashboard.cluster import Clusters, decoded
 from eagre.dashboard.guard import Guard
 from eagre.dashboard.metrics import FAMILIES
 from eagre.dashboard.server import ASSETS, MOST_CONNECTIONS
@@ -35,7 +35,7 @@ def run_of(**changes):
 
 ABOUT = {
     "sources": [{"topic": "metered-in", "partitions": 2}],
-    "letters": ["metered-in.dlq"],
+    "dead_letters": ["metered-in.dlq"],
     "sink": {"kind": "kafka", "name": "metered-out", "topics": ["metered-out"]},
     "clusters": {"source": {"brokers": "127.0.0.1:1"}, "sink": {"brokers": "127.0.0.1:1"}},
     "delivery": "at-least-once",
@@ -59,7 +59,7 @@ JVM_METRICS = {
 def dashboard():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EAGRE_DASHBOARD_TOKEN", TOKEN)
-        started = Dashboard(shown=lambda: [run_of(about={}, vitals=JVM_METRICS)])
+        started = Dashboard(shown=lambda: [run_of(about={}, metrics=JVM_METRICS)])
     with started:
         yield started
 
@@ -312,6 +312,21 @@ def test_topics_of_no_pipeline_are_not_read(dashboard):
     assert json.loads(answer.body)["code"] == "TOPIC_NOT_SHOWN"
 
 
+@pytest.mark.parametrize(
+    ("query", "reader"),
+    [("", "newest"), ("&dead_letters=1", "dead"), ("&letters=1", "dead"), ("&letters=0", "newest")],
+)
+def test_dead_letters_are_read_by_their_name_and_by_the_old_one(
+    dashboard, monkeypatch, query, reader
+):
+    cluster = SimpleNamespace(
+        newest=lambda *_, **__: ["newest"], dead_letters=lambda *_, **__: ["dead"]
+    )
+    monkeypatch.setattr(Clusters, "find", lambda *_: cluster)
+    answer = ask(dashboard, f"/api/records?topic=t{query}", **bearer())
+    assert json.loads(answer.body)["records"] == [reader]
+
+
 def served(status, path):
     with Dashboard(shown=lambda: [status]) as dashboard:
         wait_until(lambda: dashboard.views, 5, "no pipeline is followed")
@@ -449,7 +464,7 @@ def test_metrics_are_in_the_prometheus_format():
         "phases": {"addBatch": 900, "walCommit": 5},
         "state": {"operators": 1, "keys": 7, "memory_bytes": 10, "disk_bytes": 20},
     }
-    run = run_of(vitals=JVM_METRICS, epochs=[epoch], about={"slo": ""}, written=5, lag=3)
+    run = run_of(metrics=JVM_METRICS, epochs=[epoch], about={"slo": ""}, written=5, lag=3)
     run.pipelines["score"].about = {}
     run.app = 'a "quoted"\\name'
     body = served(run, "/metrics").body.decode()
@@ -475,7 +490,7 @@ def test_metrics_are_in_the_prometheus_format():
 def test_counters_have_their_full_precision():
     """``rate()`` needs the small differences of large numbers."""
     metrics = {**JVM_METRICS, "paused_ms": 1_234_567_891, "waits": {"in/0": [10, 9876543217, 4]}}
-    run = run_of(vitals=metrics, about={}, written=123_456_789_012)
+    run = run_of(metrics=metrics, about={}, written=123_456_789_012)
     body = served(run, "/metrics").body.decode()
     assert re.search(r"eagre_gc_pause_seconds_total\{.*\} 1234567\.891$", body, re.MULTILINE)
     assert re.search(r"eagre_source_wait_seconds_total\{.*\} 9876543\.217$", body, re.MULTILINE)
@@ -484,7 +499,7 @@ def test_counters_have_their_full_precision():
 
 def test_a_topic_on_two_clusters_has_two_samples():
     """Prometheus discards samples that repeat a name and its labels."""
-    topic = {"topic": "payments", "letters": False, "records": 3}
+    topic = {"topic": "payments", "dead_letters": False, "records": 3}
     seen = [{**topic, "brokers": address} for address in ("a:1", "b:1", "b:1")]
     recorder = SimpleNamespace(views={}, clusters=SimpleNamespace(describe=lambda: seen))
     lines = metrics.exposition(recorder).splitlines()
@@ -511,7 +526,7 @@ def test_the_state_equals_the_status(dashboard):
     wait_until(lambda: dashboard.views, 5, "no pipeline is followed")
     state = json.loads(ask(dashboard, "/api/state", **bearer()).body)
     [view] = state["pipelines"]
-    expected = run_of(about={}, vitals=JVM_METRICS).as_dict()["pipelines"]["score"]
+    expected = run_of(about={}, metrics=JVM_METRICS).as_dict()["pipelines"]["score"]
     assert {**view["status"], "since": 0} == {**expected, "since": 0}
     assert view["waiting"]
 
@@ -519,7 +534,7 @@ def test_the_state_equals_the_status(dashboard):
 @pytest.mark.long
 def test_many_seconds_for_ten_clients_leave_memory_flat():
     """Simulate ten minutes with short seconds; docs/how-to/dashboard.md has a real run."""
-    run = run_of(vitals=JVM_METRICS)
+    run = run_of(metrics=JVM_METRICS)
     tracemalloc.start()
     with Dashboard(shown=lambda: [run], every=0.005) as dashboard:
         token = dashboard.address.split("token=")[1]

@@ -96,8 +96,8 @@ SLOW = {"max_ms": 200.0, "mean_ms": 40.0}
 @pytest.mark.parametrize(
     ("changes", "known", "expected"),
     [
-        ({}, {"commits": [49.8]}, "boundary"),
-        ({"pause_ms": 90}, {}, "collector"),
+        ({}, {"commits": [49.8]}, "commit"),
+        ({"pause_ms": 90}, {}, "gc"),
         ({"partitions": {"t/0": [50, 90.0, 200.0], "t/1": [50, 2.0, 4.0]}}, {}, "hot"),
         ({"lags": {"t/0": 5000, "t/1": 3, "t/2": 4}}, {}, "hot"),
         ({"after_sent_ms": 35.0}, {}, "sink"),
@@ -139,7 +139,7 @@ def test_an_unread_partition_is_reported_after_a_delay(monkeypatch):
     clusters = SimpleNamespace(of=lambda _: cluster)
 
     def starved_after(read, seconds):
-        status.vitals = {**JVM_METRICS, "lag": read}
+        status.metrics = {**JVM_METRICS, "lag": read}
         view.follow(run, status, clusters)
         now[0] += seconds
         view.follow(run, status, clusters)

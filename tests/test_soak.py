@@ -1,4 +1,4 @@
-"""The logic of ``make soak``: trends, verdicts, expectations, and the ledger of results."""
+"""The logic of ``make soak``: trends, verdicts, expectations, and the tracker of results."""
 
 import random
 import subprocess
@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from soak.delivery_tracker import RETAINED_SECONDS, SETTLING_SECONDS, DeliveryTracker
 from soak.expectations import Incidents
 from soak.faults import KINDS, plan
 from soak.jvm import live_heap
-from soak.ledger import RETAINED_SECONDS, SETTLING_SECONDS, Ledger
 from soak.record import SAMPLES, Record, read
 from soak.report import report
 from soak.trend import Point, trend
@@ -171,59 +171,59 @@ def test_wrong_counts_fail(wrong, problem):
 
 
 def test_results_are_matched_with_events_in_any_order():
-    ledger = Ledger()
-    ledger.receive((0, 1), b"early", 5 * SECOND)
-    ledger.deliver((0, 1), 4 * SECOND, expected=True)
-    ledger.deliver((0, 2), 4 * SECOND, expected=True)
-    ledger.deliver((0, 3), 4 * SECOND, expected=False, broken=True)
-    assert (ledger.answered, ledger.expected, ledger.broken) == (1, 2, 1)
-    assert ledger.missing() == [(0, 2)]
-    assert ledger.waiting(8 * SECOND) == 0
-    assert ledger.waiting(10 * SECOND) == 1
-    window = ledger.window()
+    tracker = DeliveryTracker()
+    tracker.receive((0, 1), b"early", 5 * SECOND)
+    tracker.deliver((0, 1), 4 * SECOND, expected=True)
+    tracker.deliver((0, 2), 4 * SECOND, expected=True)
+    tracker.deliver((0, 3), 4 * SECOND, expected=False, broken=True)
+    assert (tracker.answered, tracker.expected, tracker.broken) == (1, 2, 1)
+    assert tracker.missing() == [(0, 2)]
+    assert tracker.waiting(8 * SECOND) == 0
+    assert tracker.waiting(10 * SECOND) == 1
+    window = tracker.window()
     assert (window.records, round(window.p50_ms)) == (1, 1000)
 
 
 def test_several_results_of_an_event_are_no_repeats_but_equal_ones_are():
-    ledger = Ledger()
-    ledger.deliver((0, 1), SECOND, expected=True)
+    tracker = DeliveryTracker()
+    tracker.deliver((0, 1), SECOND, expected=True)
     for value in (b"rank 1", b"rank 2", b"rank 1"):
-        ledger.receive((0, 1), value, 2 * SECOND)
-    assert (ledger.repeated, ledger.unexplained) == (1, 1)
+        tracker.receive((0, 1), value, 2 * SECOND)
+    assert (tracker.repeated, tracker.unexplained) == (1, 1)
 
 
 def test_a_kill_explains_repeats_until_the_pipeline_has_recovered():
-    ledger = Ledger()
-    ledger.deliver((0, 1), 100 * SECOND, expected=True)
-    ledger.receive((0, 1), b"a", 101 * SECOND)
-    ledger.disturb(102 * SECOND, explains_repeats=True)
-    ledger.receive((0, 1), b"a", 120 * SECOND)
-    assert (ledger.repeated, ledger.unexplained) == (1, 0)
-    ledger.settle(130 * SECOND)
-    ledger.receive((0, 1), b"a", (131 + SETTLING_SECONDS) * SECOND)
-    assert (ledger.repeated, ledger.unexplained) == (2, 1)
+    tracker = DeliveryTracker()
+    tracker.deliver((0, 1), 100 * SECOND, expected=True)
+    tracker.receive((0, 1), b"a", 101 * SECOND)
+    tracker.disturb(102 * SECOND, explains_repeats=True)
+    tracker.receive((0, 1), b"a", 120 * SECOND)
+    assert (tracker.repeated, tracker.unexplained) == (1, 0)
+    tracker.settle(130 * SECOND)
+    tracker.receive((0, 1), b"a", (131 + SETTLING_SECONDS) * SECOND)
+    assert (tracker.repeated, tracker.unexplained) == (2, 1)
 
 
 def test_latencies_around_a_fault_do_not_count_and_the_first_result_after_it_is_noted():
-    ledger = Ledger()
-    ledger.disturb(100 * SECOND, explains_repeats=False)
-    ledger.deliver((0, 1), 101 * SECOND, expected=True)
-    ledger.receive((0, 1), b"a", 110 * SECOND)
-    assert ledger.resumed_us == 110 * SECOND
-    assert ledger.window().records == 0
+    tracker = DeliveryTracker()
+    tracker.disturb(100 * SECOND, explains_repeats=False)
+    tracker.deliver((0, 1), 101 * SECOND, expected=True)
+    tracker.receive((0, 1), b"a", 110 * SECOND)
+    assert tracker.resumed_us == 110 * SECOND
+    assert tracker.window().records == 0
 
 
 def test_a_result_of_a_forgotten_event_is_repeated():
-    ledger = Ledger()
-    ledger.deliver((0, 1), SECOND, expected=True)
-    ledger.deliver((0, 2), SECOND, expected=True)
-    ledger.receive((0, 1), b"a", 2 * SECOND)
+    tracker = DeliveryTracker()
+    tracker.deliver((0, 1), SECOND, expected=True)
+    tracker.deliver((0, 2), SECOND, expected=True)
+    tracker.receive((0, 1), b"a", 2 * SECOND)
     later = (RETAINED_SECONDS + 10) * SECOND
-    ledger.forget(later)
-    assert ledger.missing() == [(0, 2)]
-    ledger.receive((0, 1), b"a", later)
-    ledger.forget(2 * later)
-    assert ledger.repeated == 1
+    tracker.forget(later)
+    assert tracker.missing() == [(0, 2)]
+    tracker.receive((0, 1), b"a", later)
+    tracker.forget(2 * later)
+    assert tracker.repeated == 1
 
 
 def test_an_incident_near_the_limit_of_silence_expects_nothing():

@@ -266,7 +266,7 @@ def publish_(source: Path | None) -> None:
 
 def _drivers(text: str) -> list[System]:
     wanted = list(SYSTEMS) if text == "all" else [s.strip() for s in text.split(",") if s.strip()]
-    return [system(name) for name in dict.fromkeys(wanted)]
+    return list(dict.fromkeys(system(name) for name in wanted))
 
 
 def _require_positive(**figures: float | None) -> None:

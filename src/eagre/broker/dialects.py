@@ -58,9 +58,9 @@ def layered(layers: Iterable[Settings]) -> dict[str, str]:
     """
     merged: dict[str, str] = {}
     for layer in layers:
-        named = [name for name in layer if not name.endswith(("password", "type"))]
+        settings = [name for name in layer if not name.endswith(("password", "type"))]
         for group in _STORES:
-            if any(name.startswith(group) for name in named):
+            if any(name.startswith(group) for name in settings):
                 merged = {n: v for n, v in merged.items() if _stays(n, group)}
         if "sasl.jaas.config" in layer:
             merged = {n: v for n, v in merged.items() if n not in _LOGIN}

@@ -76,10 +76,10 @@ class Topics(AdminRequests):
         """
         from confluent_kafka import TopicCollection
 
-        asked = list(names)
+        requested = list(names)
         futures = (
-            self.admin.describe_topics(TopicCollection(asked), request_timeout=self._timeout)
-            if asked
+            self.admin.describe_topics(TopicCollection(requested), request_timeout=self._timeout)
+            if requested
             else {}
         )
         return {name for name, future in futures.items() if self._is_unauthorized(future)}
@@ -175,11 +175,11 @@ class Topics(AdminRequests):
     def _settings(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         from confluent_kafka.admin import ConfigResource
 
-        asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
-        if not asked:
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+        if not resources:
             return {}
         configs = self._read(
-            lambda seconds: self.admin.describe_configs(asked, request_timeout=seconds)
+            lambda seconds: self.admin.describe_configs(resources, request_timeout=seconds)
         )
         return {resource.name: entries for resource, entries in configs.items()}
 

@@ -82,9 +82,9 @@ def _ordered(
         known |= offsets_of(json.loads(line)) if line != NONE else {}
     # Spark itself begins with a topic that a source has gained.
     positions = [{t: known[t] for t in topics if t in known} for topics in sources]
-    new = [topics for topics, found in zip(sources, positions, strict=True) if not found]
+    new = [topics for topics, offsets in zip(sources, positions, strict=True) if not offsets]
     begins = [{t: start.get(t, {}) for t in topics} for topics in sources]
-    rows = [json.dumps(found or begin) for found, begin in zip(positions, begins, strict=True)]
+    rows = [json.dumps(known or begin) for known, begin in zip(positions, begins, strict=True)]
     return rows, {topic for topics in new for topic in topics}
 
 

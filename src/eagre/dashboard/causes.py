@@ -194,15 +194,15 @@ CAUSES = (
         _trigger,
     ),
     Cause(
-        "boundary",
+        "commit",
         "commit",
         "a longer --every means fewer commits; most shapes commit without a pause, or a short one.",
         _commit,
     ),
     Cause(
-        "collector",
+        "gc",
         "GC pause",
-        "a larger heap pauses less often; `eagre check` checks the garbage collector.",
+        "a larger heap pauses less often; `eagre check` checks the choice of GC.",
         _gc,
     ),
     Cause(

@@ -81,7 +81,7 @@ class Cluster:
             {
                 "topic": name,
                 "brokers": self.brokers,
-                "letters": name.endswith(SUFFIX),
+                "dead_letters": name.endswith(SUFFIX),
                 "records": status.records,
                 "rate": round(status.rate, 1),
                 "partitions": status.partitions,

@@ -81,7 +81,7 @@ def _topics(recorder: Recorder) -> Iterable[Sample]:
     """Yield the records of each topic, once if two clients look at the same cluster."""
     topics = {(topic["brokers"], topic["topic"]): topic for topic in recorder.clusters.describe()}
     for (brokers, name), topic in topics.items():
-        kind = "dead_letters" if topic["letters"] else "data"
+        kind = "dead_letters" if topic["dead_letters"] else "data"
         yield "", {"topic": name, "kind": kind, "brokers": brokers}, topic["records"]
 
 
@@ -105,7 +105,7 @@ def _of(view: View) -> Iterable[tuple[str, str, dict[str, str], float]]:
     if status.written is not None:
         yield "eagre_sink_records_total", "", labels, status.written
     yield from _latency(view, labels)
-    yield from _jvm(status.vitals, labels)
+    yield from _jvm(status.metrics, labels)
     yield from _epoch(status.epochs[-1] if status.epochs else None, labels)
     yield from _slo(view.burn(), labels)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 CONSUMER = {
-    "group.id": "eagre-page",
+    "group.id": "eagre-dashboard",
     "enable.auto.commit": False,
     "isolation.level": "read_uncommitted",
     "socket.nagle.disable": True,

@@ -216,7 +216,8 @@ class Handler(BaseHTTPRequestHandler):
         recorder = self.server.recorder
         payloads = recorder.payloads and query.get("payloads") != "0"
         cluster = recorder.clusters.find(topic)
-        read = cluster.dead_letters if query.get("letters") == "1" else cluster.newest
+        dead_letters = query.get("dead_letters", query.get("letters"))  # its name until 0.2
+        read = cluster.dead_letters if dead_letters == "1" else cluster.newest
         body: dict[str, Any] = {"topic": topic, "payloads": payloads, "records": [], "problem": ""}
         try:
             body["records"] = read(topic, payloads=payloads)

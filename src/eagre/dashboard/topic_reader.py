@@ -43,7 +43,7 @@ def read(
         else {}
     )
     consumer = Consumer(
-        {**settings, **limits, "group.id": "eagre-page", "enable.auto.commit": False}
+        {**settings, **limits, "group.id": "eagre-dashboard", "enable.auto.commit": False}
     )
     records: list[Any] = []
     size = 0

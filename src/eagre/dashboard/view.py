@@ -95,7 +95,7 @@ class View:
         sources = [entry["topic"] for entry in about["sources"]]
         source = clusters.of(about["clusters"]["source"])
         if source:
-            source.watch([*sources, *about["letters"]])
+            source.watch([*sources, *about["dead_letters"]])
         if not about["sink"]["topics"]:
             return
         sink = clusters.of(about["clusters"]["sink"])
@@ -157,19 +157,19 @@ class View:
 
         A status arrives about once a second and carries its time.
         """
-        status, at = self.status, float(self.status.vitals.get("at", 0))
+        status, at = self.status, float(self.status.metrics.get("at", 0))
         passed = at - self._at
         if passed <= 0:
             return {}
-        figures: Json = {"lag": status.lag, "lags": status.vitals["lag"]}
+        figures: Json = {"lag": status.lag, "lags": status.metrics["lag"]}
         if status.written is not None and self._written is not None and self._at:
             figures["out"] = round(max(0, status.written - self._written) / passed, 1)
         figures |= self._pauses() | self._waited(passed)
-        self._written, self._at, self._last_metrics = status.written, at, status.vitals
+        self._written, self._at, self._last_metrics = status.written, at, status.metrics
         return figures
 
     def _pauses(self) -> Json:
-        now, before = self.status.vitals, self._last_metrics
+        now, before = self.status.metrics, self._last_metrics
         if not now or not before or now["pauses"] < before["pauses"]:
             return {}
         longest = now["longest_pause_ms"] if now["pauses"] > before["pauses"] else 0
@@ -177,7 +177,7 @@ class View:
 
     def _waited(self, passed: float) -> Json:
         """Return how many records the tasks read, and how long those had waited."""
-        waits, before = self.status.vitals.get("waits", {}), self._last_waits
+        waits, before = self.status.metrics.get("waits", {}), self._last_waits
         self._last_waits = waits
         if not waits or not before:
             return {}
@@ -199,7 +199,7 @@ class View:
 
         Consumers come and go with the epochs, so only a lasting absence counts.
         """
-        read = self.status.vitals.get("lag", {})
+        read = self.status.metrics.get("lag", {})
         missing = set()
         for entry in self.status.about.get("sources", []) if read else ():
             topic = entry["topic"]
@@ -249,7 +249,7 @@ class View:
             "burn": self.slo.burn(total["records"], total["slow"]),
             "windows": windows,
             "actual_ms": self.meter.at(self.slo.percentile) if total["records"] else None,
-            "kept": self.slo.burn(total["records"], total["slow"]) <= 1,
+            "met": self.slo.burn(total["records"], total["slow"]) <= 1,
         }
 
     def describe(self) -> Json:
@@ -262,7 +262,7 @@ class View:
             "key": self.key,
             "app": self.run.app,
             "pid": self.run.pid,
-            "status": dict(vars(status)),
+            "status": status.as_dict(),
             "waiting": waiting,
             "meter": {
                 "why": self.unmeasured(),

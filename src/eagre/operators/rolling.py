@@ -120,11 +120,11 @@ def _with_features(
     row = timed.packed(df.columns).alias(ROW)
     rows = df.select(*map(quoted, names), *timed.columns, *arguments, row)
     results = StructType().add(ROW, BinaryType())
-    for one in bound:
-        results.add(one.aggregate.name, one.result)
+    for aggregate in bound:
+        results.add(aggregate.aggregate.name, aggregate.result)
     features = apply_operator("rolling", rows, len(names), spec, results, df.schema)
     unpacked = gateway.unpacked(df.sparkSession, F.col(ROW), df.schema.json())
-    added = [quoted(one.aggregate.name) for one in bound]
+    added = [quoted(aggregate.aggregate.name) for aggregate in bound]
     return features.select(unpacked.alias(ROW), *added).select(f"{ROW}.*", *added)
 
 

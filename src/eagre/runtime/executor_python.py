@@ -42,14 +42,14 @@ def require_python(
         return
     python, _ = interpreter(spark)
     try:
-        found = gateway.interpreters(spark, python, needed, START_SECONDS)
+        executors = gateway.interpreters(spark, python, needed, START_SECONDS)
     except Exception as error:  # noqa: BLE001  (whatever it is, the query may run)
         say(f"the Python of the executors could not be checked: {gateway.reason(error)}")
         return
-    for executor in found:
+    for executor in executors:
         if executor.unknown:
             say(f"the Python on {executor.host} could not be checked: {executor.unknown}")
-    require_usable(found, python, needed)
+    require_usable(executors, python, needed)
 
 
 def require_usable(

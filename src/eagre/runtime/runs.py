@@ -48,7 +48,7 @@ class PipelineStatus:
         reason: Why the pipeline is stalled or waiting, or the current step of its start.
         every_ms: The epoch in real time, the trigger in micro-batch.
         about: Its sources, sink and settings: ``runtime.description.about`` lists the fields.
-        vitals: Metrics of its JVM; empty before the first second.
+        metrics: Metrics of its JVM; empty before the first second.
         epochs: The last epochs or batches with their phases, newest last.
         runs: When each of its runs started, in seconds since 1970.
         stalls: When it stalled: start, end (0 while it lasts) and reason.
@@ -73,12 +73,30 @@ class PipelineStatus:
     reason: str = ""
     every_ms: int = 0
     about: dict[str, Any] = field(default_factory=dict)
-    vitals: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
     epochs: list[dict[str, Any]] = field(default_factory=list)
     runs: list[float] = field(default_factory=list)
     stalls: list[list[Any]] = field(default_factory=list)
     notes: list[list[Any]] = field(default_factory=list)
     failures: list[list[Any]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the status as JSON-serializable entries, some also by their names until 0.2."""
+        entries = asdict(self)
+        about = entries["about"]
+        if "dead_letters" in about:
+            about["letters"] = about["dead_letters"]
+        return {**entries, "vitals": entries["metrics"]}
+
+    @classmethod
+    def from_dict(cls, entries: dict[str, Any]) -> PipelineStatus:
+        """Read a status, which may have been written by version 0.2."""
+        entries = {"metrics": entries.get("vitals", {}), **entries}
+        about = dict(entries.get("about", {}))
+        if "letters" in about:
+            about = {"dead_letters": about.pop("letters"), **about}
+        fields = {name: value for name, value in entries.items() if name != "vitals"}
+        return cls(**{**fields, "about": about})
 
     def fail(self, reason: str) -> None:
         """Record a failure."""
@@ -128,7 +146,7 @@ class PipelineStatus:
 
     def _on_status(self, event: dict[str, Any]) -> None:
         self.lag, self.written, self.late = event["lag"], event["written"], event["late"]
-        self.commits, self.vitals = event["epochs"], event["vitals"]
+        self.commits, self.metrics = event["epochs"], event["metrics"]
         self.overdue_seconds = event["overdue_seconds"]
         self.overdue_reason = event["overdue_reason"]
 
@@ -168,14 +186,14 @@ class RunStatus:
         pid: The id of its process.
         born: When that process started, in seconds since 1970.
         app: The app file.
-        page: The address of its dashboard, without the token.
+        dashboard: The address of its dashboard, without the token.
         pipelines: By name.
     """
 
     pid: int
     born: float
     app: str
-    page: str = ""
+    dashboard: str = ""
     pipelines: dict[str, PipelineStatus] = field(default_factory=dict)
 
     @classmethod
@@ -190,8 +208,18 @@ class RunStatus:
         return same_process(self.pid, self.born)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the status as JSON-serializable entries."""
-        return asdict(self)
+        """Return the status as JSON-serializable entries, some also by their names until 0.2."""
+        pipelines = {name: status.as_dict() for name, status in self.pipelines.items()}
+        return {**vars(self), "page": self.dashboard, "pipelines": pipelines}
+
+    @classmethod
+    def from_dict(cls, entries: dict[str, Any]) -> RunStatus:
+        """Read a status, which may have been written by version 0.2."""
+        pipelines = {
+            name: PipelineStatus.from_dict(status) for name, status in entries["pipelines"].items()
+        }
+        entries = {"dashboard": entries.get("page", ""), **entries, "pipelines": pipelines}
+        return cls(**{name: entries[name] for name in entries if name != "page"})
 
 
 class Register:
@@ -294,9 +322,7 @@ def _read(path: Path) -> RunStatus | None:
 
 
 def _parse(text: str) -> RunStatus:
-    entries = json.loads(text)
-    pipelines = {name: PipelineStatus(**status) for name, status in entries["pipelines"].items()}
-    return RunStatus(**{**entries, "pipelines": pipelines})
+    return RunStatus.from_dict(json.loads(text))
 
 
 def _failures_file(name: str) -> Path:

@@ -76,18 +76,18 @@ class Supervisor:
         """Return the status of the run for a dashboard, from any thread."""
         return self._register.last_written()
 
-    def run(self, page: str = "") -> None:
+    def run(self, dashboard: str = "") -> None:
         """Run until every pipeline has ended.
 
         Args:
-            page: The address of the run's dashboard, for the register.
+            dashboard: The address of the run's dashboard, for the register.
 
         Raises:
             PipelineFailed: A pipeline failed permanently, or was restarting after a failure when
                 the run was stopped; the others were drained.
             KeyboardInterrupt: The run was stopped before any query had started.
         """
-        self._register.status.page = page
+        self._register.status.dashboard = dashboard
         try:
             self._add(self._spec, self._spec.pipeline or Path(self._spec.app).stem)
             while not all(pipeline.over for pipeline in self._pipelines):

@@ -44,6 +44,8 @@ SYSTEMS: dict[str, System] = {
     )
 }
 """The systems by name, in the order of the tables."""
+OLD_NAMES = {"eagre-page": "eagre-dashboard"}
+"""The names of systems until 0.2, which are still accepted."""
 
 
 def system(name: str) -> System:
@@ -52,6 +54,7 @@ def system(name: str) -> System:
     Raises:
         BenchError: It does not exist.
     """
+    name = OLD_NAMES.get(name, name)
     if name not in SYSTEMS:
         raise BenchError(
             "SYSTEM_UNKNOWN",

@@ -138,7 +138,7 @@ class EagreThroughput(Eagre):
 class EagreDashboard(Eagre):
     """Eagre with the dashboard; the difference is the cost of its sampler and its status calls."""
 
-    name = "eagre-page"
+    name = "eagre-dashboard"
     title = "Eagre with its dashboard"
     page = True
 

@@ -49,7 +49,9 @@ def list_(only: str | None, target: str | None, brokers: str | None, config: Pat
     groups = [asdict(group) for name in names for group in _groups(topics, name)]
     headings = ["topic", "pipeline", "reason", "dead letters", "oldest", "newest"]
     rows = [[printable(str(value)) for value in group.values()] for group in groups]
-    result(target, groups, table(headings, rows) if rows else NONE)
+    # `letters` is the name until 0.2.
+    entries = [{**group, "letters": group["dead_letters"]} for group in groups]
+    result(target, entries, table(headings, rows) if rows else NONE)
 
 
 @dlq.command(
@@ -145,7 +147,7 @@ class _Group:
     topic: str
     pipeline: str
     reason: str
-    letters: int
+    dead_letters: int
     oldest: str
     newest: str
 
@@ -156,10 +158,10 @@ def _groups(topics: Topics, name: str) -> list[_Group]:
         key = (dead_letter.pipeline, dead_letter.kind)
         new = _Group(name, *key, 0, dead_letter.time, dead_letter.time)
         group = groups.setdefault(key, new)
-        group.letters += 1
+        group.dead_letters += 1
         group.oldest = min(group.oldest, dead_letter.time)
         group.newest = max(group.newest, dead_letter.time)
-    return sorted(groups.values(), key=lambda group: -group.letters)
+    return sorted(groups.values(), key=lambda group: -group.dead_letters)
 
 
 @dataclass

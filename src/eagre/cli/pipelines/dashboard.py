@@ -123,11 +123,11 @@ def judge_slo(served: Dashboard) -> int:
             warn(f"{view.status.name}: SLO {burn['text']}: nothing was measured")
             code = ExitCode.SLO_BROKEN
             continue
-        verdict = "met" if burn["kept"] else "missed"
+        verdict = "met" if burn["met"] else "missed"
         warn(
             f"{view.status.name}: SLO {burn['text']} {verdict}: p{burn['percentile']:g} was "
             f"{burn['actual_ms']:,.1f} ms over {burn['records']:,} records, "
             f"{burn['slow']:,} of them slower; burn rate {burn['burn']:g}"
         )
-        code = code if burn["kept"] else ExitCode.SLO_BROKEN
+        code = code if burn["met"] else ExitCode.SLO_BROKEN
     return code

@@ -11,8 +11,8 @@ let state = null, chosen = null, pinned = false, range = 300, lastSecond = 0;
 const seconds = new Map();
 const latency = new Chart(el("latency-chart"), { lines: LATENCY, log: true, band: ["p50_ms", "p99_ms"], tip: latencyTip });
 const flow = new Chart(el("flow-chart"), { lines: [{ field: "in", css: "c-in" }, { field: "out", css: "c-out" }], tip: (s) => [["in", `${count(s.in)}/s`], ["out", `${count(s.out)}/s`], ["lag", count(s.lag)]], empty: "no data yet" });
-const topics = new panels.Topics("topics", { letters: false });
-const deadLetters = new panels.Topics("letters", { letters: true });
+const topics = new panels.Topics("topics", { deadLetters: false });
+const deadLetters = new panels.Topics("dead-letters", { deadLetters: true });
 const pairs = new Map();
 
 el("flow-legend").append(panels.h("span", { class: "c-in" }, panels.h("i"), "in"), panels.h("span", { class: "c-out" }, panels.h("i"), "out"));
@@ -63,7 +63,7 @@ function draw() {
   panels.settings(view);
   panels.notes(view);
   compare();
-  const names = new Set([...(view.status.about.sources || []).map((s) => s.topic), ...(view.status.about.letters || []), ...(view.status.about.sink?.topics || [])]);
+  const names = new Set([...(view.status.about.sources || []).map((s) => s.topic), ...(view.status.about.dead_letters || []), ...(view.status.about.sink?.topics || [])]);
   const shown = state.topics.filter((topic) => names.has(topic.topic));
   const payloads = state.payloads && el("payloads").checked;
   topics.show(shown, state.trouble, payloads);

@@ -96,7 +96,7 @@ export function chain(seconds) {
 }
 
 export function partitions(view, seconds) {
-  const last = seconds[seconds.length - 1] || {}, lags = view.status.vitals.lag || {};
+  const last = seconds[seconds.length - 1] || {}, lags = view.status.metrics.lag || {};
   const names = (view.status.about.sources || []).flatMap((s) => Array.from({ length: s.partitions }, (_, p) => `${s.topic}/${p}`));
   if (!names.length) { fill("partitions", head("Partitions"), quiet("Available when the pipeline is running.")); return; }
   const most = Math.max(1, ...Object.values(lags));
@@ -118,7 +118,7 @@ export function slo(view) {
   box.hidden = !s;
   if (!s) return;
   const burns = [...Object.entries(s.windows), ["all", s.burn]];
-  box.replaceChildren(head(`SLO: ${s.text}`, s.records ? `p${s.percentile} is ${ms(s.actual_ms)}: ${s.kept ? "met" : "missed"}` : "not measured"),
+  box.replaceChildren(head(`SLO: ${s.text}`, s.records ? `p${s.percentile} is ${ms(s.actual_ms)}: ${s.met ? "met" : "missed"}` : "not measured"),
     h("div", { class: "burns" }, burns.map(([name, rate]) => h("div", {}, h("b", { class: rate > 1 ? "over" : "under" }, `${rate >= 10 ? rate.toFixed(0) : rate.toFixed(1)}×`), h("span", {}, name)))),
     h("p", { class: "foot" }, `Burn rate of the error budget: at 1× the ${(100 - s.percentile).toFixed(2).replace(/\.?0+$/, "")} % of results that may be slower are exactly used up. ${count(s.slow)} of ${count(s.records)} results were slower than ${s.within_ms} ms.`));
 }
@@ -157,7 +157,7 @@ export function epochs(view) {
 
 export function state(view) {
   const last = view.status.epochs[view.status.epochs.length - 1];
-  const jvm = view.status.vitals;
+  const jvm = view.status.metrics;
   const executors = Object.entries(jvm.executors || {});
   const heap = executors.length ? [table([["JVM"], ["heap", "n"], ["GC pauses", "n"], ["in total", "n"]], executors.map(([name, own]) => h("tr", {}, h("td", {}, name === "driver" ? name : `executor ${name}`), h("td", { class: "n" }, `${count(own.heap_mb)} MB`), h("td", { class: "n" }, count(own.pauses)), h("td", { class: "n" }, ms(own.paused_ms)))))] : jvm.heap_mb === undefined ? [] : [h("p", { class: "foot" }, `JVM: ${count(jvm.heap_mb)} MB of heap in use, ${count(jvm.pauses)} GC pauses, ${ms(jvm.paused_ms)} in total.`)];
   if (!last) { fill("state", head("State"), quiet("Available after the first commit."), ...heap); return; }
@@ -190,30 +190,30 @@ export function modes(views) {
   return table([["since the start"], ...fields.map(([n]) => [n, "n"]), ["records", "n"]], rows);
 }
 
-function recordRows(data, letters) {
+function recordRows(data, deadLetters) {
   return data.records.map((r) => h("tr", {}, h("td", {}, `${r.partition}/${r.offset}`), h("td", {}, clock(r.time / 1000)),
-    letters ? h("td", { class: "wrap" }, h("b", {}, r.reason), r.source ? h("div", { class: "quiet" }, `from ${r.source}`) : null) : h("td", { class: "mono" }, r.key === undefined ? "hidden" : r.key ?? "–"),
+    deadLetters ? h("td", { class: "wrap" }, h("b", {}, r.reason), r.source ? h("div", { class: "quiet" }, `from ${r.source}`) : null) : h("td", { class: "mono" }, r.key === undefined ? "hidden" : r.key ?? "–"),
     h("td", { class: "value" }, r.value === undefined ? `hidden, ${bytes(r.bytes)}` : r.value ?? "null")));
 }
 
 // Topics reuse their elements between updates, so that open ones stay open.
 export class Topics {
-  constructor(id, { letters }) {
+  constructor(id, { deadLetters }) {
     this.box = document.getElementById(id);
-    this.letters = letters;
+    this.deadLetters = deadLetters;
     this.list = h("div");
     this.nodes = new Map();
     this.note = h("span", { class: "note" });
     this.hint = quiet("");
-    this.box.replaceChildren(h("div", { class: "head" }, h("h2", {}, letters ? "Dead letters" : "Topics"), this.note), this.hint, this.list);
+    this.box.replaceChildren(h("div", { class: "head" }, h("h2", {}, deadLetters ? "Dead letters" : "Topics"), this.note), this.hint, this.list);
   }
 
   show(topics, trouble, payloads) {
     this.payloads = payloads;
-    const shown = topics.filter((t) => t.letters === this.letters);
+    const shown = topics.filter((t) => t.dead_letters === this.deadLetters);
     const total = shown.reduce((sum, t) => sum + t.records, 0);
-    this.note.textContent = this.letters && shown.length ? `${count(total)} in total` : "";
-    this.hint.textContent = Object.entries(trouble).map(([at, why]) => `${at}: ${why}`).join(" ") || (shown.length ? "" : this.letters ? "None: every record was processed." : "Available when the pipeline is running.");
+    this.note.textContent = this.deadLetters && shown.length ? `${count(total)} in total` : "";
+    this.hint.textContent = Object.entries(trouble).map(([at, why]) => `${at}: ${why}`).join(" ") || (shown.length ? "" : this.deadLetters ? "None: every record was processed." : "Available when the pipeline is running.");
     for (const topic of shown) this.update(topic);
     for (const [name, node] of this.nodes) if (!shown.some((t) => t.topic === name)) { node.box.remove(); this.nodes.delete(name); }
   }
@@ -227,9 +227,9 @@ export class Topics {
       this.list.append(node.box);
     }
     node.name.textContent = topic.topic;
-    node.a.textContent = this.letters ? "" : `${topic.partitions.length} partition${topic.partitions.length === 1 ? "" : "s"}`;
+    node.a.textContent = this.deadLetters ? "" : `${topic.partitions.length} partition${topic.partitions.length === 1 ? "" : "s"}`;
     node.b.textContent = `${count(topic.records)} records`;
-    node.c.textContent = this.letters ? Object.keys(topic.reasons).join(", ") : `${count(topic.rate)}/s`;
+    node.c.textContent = this.deadLetters ? Object.keys(topic.reasons).join(", ") : `${count(topic.rate)}/s`;
     const reasons = Object.entries(topic.reasons).map(([why, n]) => h("span", {}, `${why}: ${count(n)} of the newest`));
     node.parts.replaceChildren(...reasons, ...topic.partitions.map((p) => h("span", {}, `${p.partition}: ${p.begin.toLocaleString("en")} – ${p.end.toLocaleString("en")}, ${count(p.rate)}/s`)));
     if (node.box.open && Date.now() - (node.loaded || 0) > 3000) this.load(topic.topic, node);
@@ -237,12 +237,12 @@ export class Topics {
 
   async load(topic, node) {
     node.loaded = Date.now();
-    const query = new URLSearchParams({ topic, payloads: this.payloads ? "1" : "0", letters: this.letters ? "1" : "0" });
+    const query = new URLSearchParams({ topic, payloads: this.payloads ? "1" : "0", dead_letters: this.deadLetters ? "1" : "0" });
     const answer = await fetch(`/api/records?${query}`).catch(() => null);
     if (!answer) return;
     const data = await answer.json();
     if (data.problem) { node.body.replaceChildren(quiet(data.problem)); return; }
-    const headings = [["position"], ["time"], [this.letters ? "reason" : "key"], ["value"]];
-    node.body.replaceChildren(data.records.length ? table(headings, recordRows(data, this.letters)) : quiet("The topic is empty."));
+    const headings = [["position"], ["time"], [this.deadLetters ? "reason" : "key"], ["value"]];
+    node.body.replaceChildren(data.records.length ? table(headings, recordRows(data, this.deadLetters)) : quiet("The topic is empty."));
   }
 }

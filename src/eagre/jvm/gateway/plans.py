@@ -50,8 +50,8 @@ def transform_with_state(  # noqa: PLR0913, PLR0917  (as in Java)
 
 def subscriptions(rows: DataFrame) -> list[list[str]]:
     """Return the topics of each streaming source, as Spark orders them; empty if one has none."""
-    found = companion(rows.sparkSession, "CommitApi").subscriptions(rows._jdf)  # noqa: SLF001
-    return [[topic.strip() for topic in str(subscribed).split(",")] for subscribed in found]
+    topics = companion(rows.sparkSession, "CommitApi").subscriptions(rows._jdf)  # noqa: SLF001
+    return [[topic.strip() for topic in str(subscribed).split(",")] for subscribed in topics]
 
 
 def warm_workers(spark: SparkSession, options: str) -> None:

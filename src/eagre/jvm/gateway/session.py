@@ -65,8 +65,8 @@ def slots(spark: SparkSession) -> int | None:
 
 def executor_slots(spark: SparkSession) -> int | None:
     """Return how many tasks the executors can run now; None if tasks run in the driver."""
-    found = int(companion(spark, "cluster.Cluster").slots(spark.sparkContext._jsc.sc()))  # noqa: SLF001
-    return None if found < 0 else found
+    count = int(companion(spark, "cluster.Cluster").slots(spark.sparkContext._jsc.sc()))  # noqa: SLF001
+    return None if count < 0 else count
 
 
 def capacity(spark: SparkSession) -> Capacity | None:
@@ -118,10 +118,10 @@ def _cluster_cores(master: str, conf: dict[str, str]) -> int | None:
     instances, cores = (conf.get(f"spark.executor.{key}") for key in ("instances", "cores"))
     if master.startswith(("yarn", "k8s:")):
         instances, cores = instances or EXECUTORS, cores or "1"
-    asked = int(instances) * int(cores) if instances and cores else None
+    requested = int(instances) * int(cores) if instances and cores else None
     limit = conf.get("spark.cores.max")
-    limits = [asked] if asked else []
-    return min([*limits, int(limit)]) if limit else asked
+    limits = [requested] if requested else []
+    return min([*limits, int(limit)]) if limit else requested
 
 
 def _processors(spark: SparkSession) -> int:

@@ -158,7 +158,7 @@ def acks(facts: Facts) -> Iterator[Match]:
         )
 
 
-@rule("COLLECTOR", "warning", "Rows wait while the GC pauses the JVM.")
+@rule("GC", "warning", "Rows wait while the GC pauses the JVM.")
 def serial_gc(facts: Facts) -> Iterator[Match]:
     """The JVM uses the serial GC, which pauses all threads and collects on one.
 

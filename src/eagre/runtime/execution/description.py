@@ -32,7 +32,7 @@ Description = dict[str, Any]
 def about(spark: SparkSession, resolved: ResolvedRun) -> Description:
     """Describe a pipeline that is about to start.
 
-    The fields are ``sources`` (topic and partitions of each), ``letters`` (dead-letter topics),
+    The fields are ``sources`` (topic and partitions of each), ``dead_letters`` (their topics),
     ``sink`` (kind and topics), ``clusters`` (of source and sink), ``delivery``, ``slots``,
     ``settings`` (the effective ones) and ``slo``.
     """
@@ -43,7 +43,7 @@ def about(spark: SparkSession, resolved: ResolvedRun) -> Description:
             {"topic": name, "partitions": partitions}
             for name, (_, partitions) in resolved.sources.items()
         ],
-        "letters": [name + SUFFIX for name in resolved.sources],
+        "dead_letters": [name + SUFFIX for name in resolved.sources],
         "sink": {"kind": sink.kind, "name": sink.name, "topics": list(sink.topics)},
         "clusters": {
             "source": _cluster(*pipeline.kafka_sources[:1]),

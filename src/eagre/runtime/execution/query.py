@@ -239,7 +239,7 @@ class Run:
             late = gateway.row_counts(self.spark).get(f"{self.pipeline.name}/late", 0)
             commit = overdue.observe(epochs, self._commit_waits_for(lag))
             self.parent.tell(
-                "status", lag=lag, written=written, epochs=epochs, late=late, vitals=jvm, **commit
+                "status", lag=lag, written=written, epochs=epochs, late=late, metrics=jvm, **commit
             )
             watchdog.observe(written, metrics.consumed, lags, unreachable=self._unreachable)
             if catching_up and lag is not None and lag < LARGE_LAG:

@@ -62,15 +62,15 @@ public final class Cluster {
     /** What this JVM and the executors count, as JSON; see {@link JvmMetrics}. */
     public static String metrics() throws Exception {
         Executors executors = Executors.current();
-        String own = JvmMetrics.report();
-        return executors == null ? own : executors.metrics().addTo(object(own)).toString();
+        String driver = JvmMetrics.report();
+        return executors == null ? driver : executors.metrics().addTo(object(driver)).toString();
     }
 
     /** The rows that failed, arrived too late or were written, here and on the executors; see {@link RowCounters}. */
     public static String rowCounts() throws JsonProcessingException {
         Executors executors = Executors.current();
-        String own = RowCounters.all();
-        return executors == null ? own : executors.metrics().addRowsTo(object(own)).toString();
+        String driver = RowCounters.all();
+        return executors == null ? driver : executors.metrics().addRowsTo(object(driver)).toString();
     }
 
     private static ObjectNode object(String json) throws JsonProcessingException {

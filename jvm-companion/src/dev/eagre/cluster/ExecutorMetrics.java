@@ -55,12 +55,12 @@ final class ExecutorMetrics {
     synchronized ObjectNode addTo(ObjectNode driver) {
         if (reports.isEmpty() && gone.isEmpty()) return driver;
         ObjectNode each = Executors.JSON.createObjectNode();
-        each.set("driver", own(driver));
+        each.set("driver", counters(driver));
         for (String counter : COUNTERS) add(driver, counter, gone.path(counter).asLong());
         addWaits(driver.withObject("/waits"), gone.path("waits"));
         reports.forEach((executor, report) -> {
             ObjectNode jvm = jvm(report);
-            each.set(executor, own(jvm));
+            each.set(executor, counters(jvm));
             for (String counter : COUNTERS) add(driver, counter, jvm.path(counter).asLong());
             add(driver, "heap_mb", jvm.path("heap_mb").asLong());
             driver.put(LONGEST, Math.max(driver.path(LONGEST).asLong(), jvm.path(LONGEST).asLong()));
@@ -96,7 +96,7 @@ final class ExecutorMetrics {
         return report.withObject("/jvm");
     }
 
-    private static ObjectNode own(ObjectNode jvm) {
+    private static ObjectNode counters(ObjectNode jvm) {
         return jvm.deepCopy().retain("pauses", "paused_ms", LONGEST, "heap_mb");
     }
 

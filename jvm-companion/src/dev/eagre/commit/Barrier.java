@@ -254,9 +254,9 @@ public final class Barrier {
         List<RecordPosition> all = new ArrayList<>();
         for (InFlightOffsets source : sources) {
             if (!source.hasRead()) continue;
-            RecordPosition found = position.apply(source);
-            if (found == null) return null;
-            all.add(found);
+            RecordPosition next = position.apply(source);
+            if (next == null) return null;
+            all.add(next);
         }
         return all;
     }

@@ -133,7 +133,7 @@ public final class MidEpochCommits {
         return cut;
     }
 
-    /** Pauses the sources for good; synchronized, because a drain may start during a commit. */
+    /** Pauses the sources permanently; synchronized, because a drain may start during a commit. */
     private synchronized Cut lastCut(IncrementalExecution epoch, Deadline deadline) throws Exception {
         participants.pause(true);
         return cut(epoch, deadline);

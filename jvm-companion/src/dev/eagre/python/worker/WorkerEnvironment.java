@@ -11,7 +11,7 @@ import java.util.stream.Collectors;
  */
 final class WorkerEnvironment {
     /** Names the variables, separated by commas, that workers see nevertheless. */
-    static final String KEPT = "EAGRE_WORKER_ENV";
+    static final String ALLOWED = "EAGRE_WORKER_ENV";
 
     private static final String KAFKA = "EAGRE_KAFKA_";
     private static final Set<String> SECRETS = Set.of(
@@ -21,10 +21,10 @@ final class WorkerEnvironment {
 
     /** Removes the secrets from an environment. */
     static void removeSecrets(Map<String, String> environment) {
-        Set<String> kept = Arrays.stream(environment.getOrDefault(KEPT, "").split(","))
+        Set<String> allowed = Arrays.stream(environment.getOrDefault(ALLOWED, "").split(","))
                 .map(String::strip)
                 .collect(Collectors.toSet());
-        environment.keySet().removeIf(name -> isSecret(name) && !kept.contains(name));
+        environment.keySet().removeIf(name -> isSecret(name) && !allowed.contains(name));
     }
 
     private static boolean isSecret(String name) {

@@ -38,7 +38,7 @@ class Entry:
     results: set[int] = field(default_factory=set)
 
 
-class Ledger:
+class DeliveryTracker:
     """The events and results of one pipeline.
 
     Deliveries and results arrive in any order; both name the event by its place in the source.
