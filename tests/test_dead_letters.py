@@ -376,6 +376,15 @@ def test_a_dead_letter_too_large_for_its_topic_has_no_value(eagre_harness):
     assert "headers" in dlq.headers()[1]["eagre-lost"]
 
 
+def test_a_dead_letter_that_cannot_be_written_fails_the_query(run_in_both_modes, eagre_harness):
+    """The records of its epoch are not committed; they are read again when the topic takes it."""
+    for topic, settings in (("lost-in", {}), ("lost-in.dlq", {"max.message.bytes": "10"})):
+        if topic not in eagre_harness.topics.names():
+            eagre_harness.topics.create(topic, 1, settings)
+    with pytest.raises(Exception, match="DEAD_LETTER_LOST"):
+        run_in_both_modes(through("lost"), [GOOD, "{"])
+
+
 def quarantined(pipeline, positions):
     class Quarantining(Pipeline):
         def start(self, spark, **options):

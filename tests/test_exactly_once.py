@@ -5,6 +5,7 @@ import re
 from functools import partial
 
 import pytest
+from confluent_kafka import TopicPartition
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -193,6 +194,23 @@ def test_a_replay_writes_no_duplicates(eagre_harness, run_pipeline, tmp_path, fe
     assert len(admitted) == 13
     late = admitted[0]
     assert not fences.admit(late.topic(), late.partition(), late.headers())
+
+
+def test_an_output_whose_results_expired_is_refused(eagre_harness, run_pipeline, tmp_path):
+    """What was delivered since the last commit is unknown: a replay could repeat it."""
+    pipeline = exactly_once("expired", lambda df: df.select("id"))
+    folder = tmp_path / "c"
+    run_pipeline(pipeline, rows(10), checkpoint=folder)
+    _forget_last_commit(folder)
+    topic = pipeline.sink.name
+    [deleted] = eagre_harness.topics.admin.delete_records(
+        [TopicPartition(topic, 0, len(eagre_harness.records(topic, {0: 0})))]
+    ).values()
+    deleted.result(10)
+    with pytest.raises(CheckpointError, match="OUTPUT_EXPIRED"):
+        run_pipeline(pipeline, rows(3), checkpoint=folder)
+    DeliveryLog.read(folder).path.unlink()
+    assert len(run_pipeline(pipeline, rows(3), checkpoint=folder)) >= 3, "as the hint says"
 
 
 def test_a_run_that_dies_while_catching_up_hides_no_results(eagre_harness, run_pipeline, tmp_path):

@@ -24,6 +24,12 @@ _CONVENTIONS = """\
 - `eagre completion bash` (or `zsh`, `fish`) prints a completion script.
 """
 
+_SHOWN_BY = """
+Shown by: `tests/test_cli.py::test_exit_codes_are_documented`,
+`tests/test_cli.py::test_stdout_contains_only_json`,
+`tests/test_cli.py::test_no_color`; the codes of a run: [run and stop](../how-to/running.md#stop).
+"""
+
 
 def reference() -> str:
     """Return the text of ``docs/reference/cli.md``."""
@@ -36,7 +42,7 @@ def reference() -> str:
 
 def _conventions() -> str:
     codes = "\n".join(f"| {code:d} | {code.meaning} |" for code in ExitCode)
-    return f"{_CONVENTIONS}\n| exit code | meaning |\n|---|---|\n{codes}\n"
+    return f"{_CONVENTIONS}\n| exit code | meaning |\n|---|---|\n{codes}\n{_SHOWN_BY}"
 
 
 def _commands(command: click.Command, path: str) -> Iterator[tuple[str, str]]:

@@ -25,6 +25,15 @@ answers, the topics. The check reads no records (unless `--sample` asks for the 
 ones) and writes nothing. It lists what it could not examine. `eagre run` runs the same check first
 and refuses to start on errors; pass `--no-check` to start anyway.
 
+Shown by: an error is what Spark refuses, and a good pipeline has none:
+`tests/test_check_corpus.py::test_spark_refuses_every_pipeline_with_an_error`,
+`tests/test_check_corpus.py::test_a_good_pipeline_has_no_findings`. A pipeline with a warning
+starts: `tests/test_check_corpus.py::test_a_pipeline_with_a_warning_starts`. A check changes
+nothing and starts no job:
+`tests/test_check.py::test_a_check_changes_neither_topics_nor_checkpoint`,
+`tests/test_check.py::test_a_check_starts_no_job`. A run checks first:
+`tests/test_check.py::test_a_run_checks_first_unless_no_check_is_given`.
+
 In Python, for a pipeline or for a plain PySpark write without the call of `start()`:
 
 ```python
