@@ -121,7 +121,7 @@ def test_brokers(call, only_json, monkeypatch, tmp_path):
 
 def test_clusters(call, only_json, monkeypatch):
     url = "spark://127.0.0.1:7077"
-    started = SimpleNamespace(url=url, page=8080, port=7077, folder="here")
+    started = SimpleNamespace(url=url, web_port=8080, port=7077, folder="here")
     monkeypatch.setattr(cluster.clusters, "start", lambda *_, **__: started)
     monkeypatch.setattr(cluster.clusters, "running", lambda: [started])
     monkeypatch.setattr(cluster.clusters, "stop", lambda _: None)

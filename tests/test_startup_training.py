@@ -137,7 +137,7 @@ def test_concurrent_cleanups_do_not_fail(separate_cache):
         for thread in threads:
             thread.join()
     assert not failures
-    assert len(list(folder.glob("*.archive"))) == startup_training.KEPT
+    assert len(list(folder.glob("*.archive"))) == startup_training.RETAINED
 
 
 def test_only_one_training_runs_at_a_time(separate_cache):

@@ -226,8 +226,8 @@ def _java_options(options: str, heap: str) -> str:
     """Add what the user's options do not choose: the GC and the heap layout; no counters."""
     counters = "" if "UsePerfData" in options else NO_COUNTERS
     chosen = re.search(r"-XX:\+Use\w*GC\b|-Xm[sn]\d", options)
-    collector = "" if chosen else java_options(megabytes(heap))
-    return " ".join(part for part in (counters, collector, options) if part)
+    gc = "" if chosen else java_options(megabytes(heap))
+    return " ".join(part for part in (counters, gc, options) if part)
 
 
 def _with_temporary_folder(options: str) -> str:

@@ -35,7 +35,7 @@ LONGEST_REASON = 300
 LONGEST_PLACE = 70
 """Of Java's temporary folder: the path of a socket in it may have about a hundred characters."""
 KILL_SECONDS = 10
-KEPT = 3
+RETAINED = 3
 """The number of archives to keep, of 200 MB each, for several environments."""
 LOADED_SECONDS, LOADED_RATE, SHORT = 15, 2_000, "200 ms"
 """Enough epoch boundaries for the compiler to see their code."""
@@ -213,7 +213,7 @@ def remove_old(folder: Path) -> None:
     for path in folder.glob("*.archive"):
         with contextlib.suppress(FileNotFoundError):
             written.append((path.stat().st_mtime, path))
-    for _, old in sorted(written)[:-KEPT]:
+    for _, old in sorted(written)[:-RETAINED]:
         old.unlink(missing_ok=True)
 
 

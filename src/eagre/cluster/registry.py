@@ -38,7 +38,7 @@ class RunningCluster:
 
     Attributes:
         port: The master's port, on loopback.
-        page: The port of the master's web page.
+        web_port: The port of the master's web UI.
         cores: The cores that each worker offers.
         memory: The memory that each worker offers.
         folder: Where the logs and the executors' files are.
@@ -47,7 +47,7 @@ class RunningCluster:
     """
 
     port: int
-    page: int
+    web_port: int
     cores: int
     memory: str
     folder: str
@@ -89,6 +89,8 @@ def _read(path: Path) -> RunningCluster | None:
 
 
 def _parsed(entries: dict[str, Any]) -> RunningCluster:
+    if "page" in entries:  # the name until 0.2
+        entries["web_port"] = entries.pop("page")
     master = Process(**entries.pop("master"))
     workers = tuple(Process(**worker) for worker in entries.pop("workers"))
     return RunningCluster(**entries, master=master, workers=workers)

@@ -68,18 +68,18 @@ def start(
     port = port or free_port()
     _require_free(port)
     folder.mkdir(parents=True, exist_ok=True)
-    page = free_port()
+    web_port = free_port()
     say(f"starting a Spark master and {workers} workers on {LOOPBACK}:{port}")
     started: list[subprocess.Popen[bytes]] = []
     try:
-        started.append(_launch(folder, MASTER, "master", port=port, page=page))
+        started.append(_launch(folder, MASTER, "master", port=port, web_port=web_port))
         for number in range(1, workers + 1):
             offers = ("--cores", str(cores), "--memory", memory, f"spark://{LOOPBACK}:{port}")
             started.append(_launch(folder, WORKER, f"worker-{number}", *offers))
-        _await_workers(folder, page, started)
+        _await_workers(folder, web_port, started)
         master, *others = map(_identity, started)
         cluster = RunningCluster(
-            port, page, cores, memory, str(folder.resolve()), master, tuple(others)
+            port, web_port, cores, memory, str(folder.resolve()), master, tuple(others)
         )
         registry.register(cluster)
     except BaseException:
@@ -109,7 +109,7 @@ def status(cluster: RunningCluster) -> dict[str, Any]:
         ClusterError: The master does not answer.
     """
     try:
-        return _ask(cluster.page)
+        return _ask(cluster.web_port)
     except (OSError, ValueError) as error:
         raise ClusterError(
             "CLUSTER_UNREACHABLE",
@@ -131,14 +131,14 @@ def _require_free(port: int) -> None:
 
 
 def _launch(
-    folder: Path, kind: str, name: str, *offers: str, port: int = 0, page: int = 0
+    folder: Path, kind: str, name: str, *offers: str, port: int = 0, web_port: int = 0
 ) -> subprocess.Popen[bytes]:
     """Start a daemon in a session of its own: its executors belong to it."""
     log = folder / f"{name}.log"
     rotate(log, RETAINED_LOGS)
     command = [
         *(str(spark_jars().parent / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"),
-        *("--host", LOOPBACK, "--port", str(port), "--webui-port", str(page), *offers),
+        *("--host", LOOPBACK, "--port", str(port), "--webui-port", str(web_port), *offers),
     ]
     with log.open("wb") as output:
         return subprocess.Popen(
@@ -166,7 +166,7 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _await_workers(folder: Path, page: int, started: list[subprocess.Popen[bytes]]) -> None:
+def _await_workers(folder: Path, web_port: int, started: list[subprocess.Popen[bytes]]) -> None:
     """Wait until the master has as many workers as were started.
 
     Raises:
@@ -176,7 +176,7 @@ def _await_workers(folder: Path, page: int, started: list[subprocess.Popen[bytes
     def registered() -> bool:
         _require_running(folder, started)
         with contextlib.suppress(OSError, ValueError):
-            alive = [w for w in _ask(page)["workers"] if w["state"] == "ALIVE"]
+            alive = [w for w in _ask(web_port)["workers"] if w["state"] == "ALIVE"]
             return len(alive) == len(started) - 1
         return False
 
@@ -205,13 +205,13 @@ def _failed(folder: Path, name: str, what: str) -> ClusterError:
     )
 
 
-def _ask(page: int) -> dict[str, Any]:
-    """Return the master's state, as its web page has it.
+def _ask(web_port: int) -> dict[str, Any]:
+    """Return the master's state, as its web UI has it.
 
     Raises:
         OSError: It does not answer.
     """
-    with urlopen(f"http://{LOOPBACK}:{page}/json/", timeout=ANSWER_SECONDS) as answer:
+    with urlopen(f"http://{LOOPBACK}:{web_port}/json/", timeout=ANSWER_SECONDS) as answer:
         state: dict[str, Any] = json.load(answer)
         return state
 

@@ -19,7 +19,7 @@ class Attempts:
     Attributes:
         child: The current child, or the last one.
         last: The child's last event.
-        brokers: The cluster that its children were told.
+        brokers: The cluster that its children use.
         standby: The process that takes over when the child fails.
         running: Whether the query of the current child has started.
         ran: Whether the query of any child has started.

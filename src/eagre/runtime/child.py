@@ -100,7 +100,7 @@ def _spark_ended(error: Exception) -> PipelineFailed | None:
             "SPARK_ENDED",
             "the cluster removed the application: its driver was cut off, it was killed, or its "
             "executors failed too often.",
-            hint="the log and the cluster's own pages have the reason.",
+            hint="the log and the cluster's web UI have the reason.",
         )
     if not gateway.jvm_gone(error):
         return None

@@ -29,14 +29,14 @@ def run_app(
     *arguments: str,
     environment: dict[str, str] | None = None,
     settings: dict[str, str] | None = None,
-    page: bool = False,
+    dashboard: bool = False,
 ) -> Command:
     """Start ``eagre run``, without the dashboard by default, with additional Spark settings."""
     stated = dict(environment or {})
     if settings:
         confs = [word for k, value in settings.items() for word in ("--conf", f"{k}={value}")]
         stated["PYSPARK_SUBMIT_ARGS"] = shlex.join([*confs, "pyspark-shell"])
-    shown = [] if page else ["--no-dashboard"]
+    shown = [] if dashboard else ["--no-dashboard"]
     return Command([sys.executable, "-m", "eagre", "run", *shown, *arguments], stated)
 
 

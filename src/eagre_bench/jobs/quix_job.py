@@ -87,7 +87,7 @@ def plain(semantics: Semantics, merchants: Merchants) -> Callable[[Event], list[
 
 
 def keyed(semantics: Semantics, merchants: Merchants) -> Callable[[Event, State], list[Result]]:
-    """Give the step of a workload with state: a key's is read and written as one entry.
+    """Return the step of a workload with state, which reads and writes a key's state as one entry.
 
     No workload changes a state without a result, so that nothing is written for one without.
     """

@@ -34,7 +34,7 @@ class Eagre(System):
     title = "Eagre, real time"
     checkpoints = COMMITS
     variant = "bridge"
-    page = False
+    dashboard = False
     profile = DEFAULT
     placement: tuple[str, ...] = ()
 
@@ -58,7 +58,7 @@ class Eagre(System):
             *self.placement,
             environment={"EAGRE_BENCH_JOB": str(path), "EAGRE_BENCH_VARIANT": self.variant},
             settings={**slow(job), **self._overrides},
-            page=self.page,
+            dashboard=self.dashboard,
         )
 
 
@@ -140,7 +140,7 @@ class EagreDashboard(Eagre):
 
     name = "eagre-dashboard"
     title = "Eagre with its dashboard"
-    page = True
+    dashboard = True
 
 
 class EagreOperator(Eagre):

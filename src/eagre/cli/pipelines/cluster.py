@@ -127,7 +127,7 @@ def _described(running: RunningCluster) -> dict[str, Any]:
 
 
 def _web_ui(running: RunningCluster) -> str:
-    return f"http://{LOOPBACK}:{running.page}"
+    return f"http://{LOOPBACK}:{running.web_port}"
 
 
 def _chosen(running: list[RunningCluster], port: int | None) -> RunningCluster:

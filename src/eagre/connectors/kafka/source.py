@@ -117,7 +117,7 @@ class KafkaSource(KafkaTopic, Source):
         if query.start is not None:
             start = {topic: query.start[topic] for topic in self.topics}
             reader = reader.option("startingOffsets", json.dumps(start))
-        rows = self._accepted(reader.load(), query).select(*self._columns())
+        rows = self._parsed(reader.load(), query).select(*self._columns())
         if self.event_time and self.watermark:
             return rows.withWatermark(self.event_time, spark_interval(self.watermark))
         return rows
@@ -152,7 +152,7 @@ class KafkaSource(KafkaTopic, Source):
         provenance = F.struct("topic", "partition", "offset", "timestamp")
         return [*columns, provenance.alias(SOURCE)]
 
-    def _accepted(self, records: DataFrame, query: QueryContext) -> DataFrame:
+    def _parsed(self, records: DataFrame, query: QueryContext) -> DataFrame:
         """Parse each value once and keep the valid ones; ``on_error`` handles the others."""
         from pyspark.sql import functions as F
 
@@ -163,5 +163,5 @@ class KafkaSource(KafkaTopic, Source):
         }
         parsed = self.value_format.parse(F.col("value"), self.parsed_schema())
         record = [parsed, *map(F.col, ["value", *METADATA])]
-        accepted = gateway.accepted(records.sparkSession, json.dumps(rules), record)
-        return records.select(accepted.alias(PARSED), *METADATA).where(F.col(PARSED).isNotNull())
+        parsed = gateway.parsed(records.sparkSession, json.dumps(rules), record)
+        return records.select(parsed.alias(PARSED), *METADATA).where(F.col(PARSED).isNotNull())

@@ -23,11 +23,11 @@ from eagre.jvm.gateway.metrics import (
     upserted,
 )
 from eagre.jvm.gateway.plans import (
-    accepted,
     fits,
     function_column,
     operator,
     packed,
+    parsed,
     row_by_row,
     stateful_parts,
     subscriptions,
@@ -71,7 +71,6 @@ __all__ = [
     "MidEpochCommits",
     "OffsetRange",
     "RunningQuery",
-    "accepted",
     "await_tasks",
     "cache_plans",
     "capacity",
@@ -97,6 +96,7 @@ __all__ = [
     "operator",
     "packed",
     "parse_partition",
+    "parsed",
     "physical_plan",
     "ping",
     "reach",

@@ -88,9 +88,9 @@ def unpacked(spark: SparkSession, column: Column, schema: str) -> Column:
     return ClassicColumn(companion(spark, "operators.OperatorsApi").unpacked(column._jc, schema))  # noqa: SLF001
 
 
-def accepted(spark: SparkSession, rules: str, record: Sequence[Column]) -> Column:
+def parsed(spark: SparkSession, rules: str, record: Sequence[Column]) -> Column:
     """Return the columns of a record's value as a struct; null if the error policy handled it."""
-    return _dead_letter_column(spark, "accepted", rules, record)
+    return _dead_letter_column(spark, "parsed", rules, record)
 
 
 def fits(spark: SparkSession, rules: str, arguments: Sequence[Column]) -> Column:

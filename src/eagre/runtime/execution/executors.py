@@ -80,7 +80,7 @@ class Executors:
             f"the query {needs}, and the cluster has given {counted(given, 'slot')} to this "
             "application.",
             hint="stop another application, add workers, or ask for more (spark.cores.max, "
-            "spark.executor.cores, spark.executor.memory); the cluster's page shows who uses what.",
+            "spark.executor.cores, spark.executor.memory); its web UI shows who uses what.",
         )
 
     def _short_of(self, needed: int) -> bool:

@@ -84,18 +84,18 @@ final class Functions {
     /** How many payments of the card so far, and their sum. */
     static final class Count extends RichFlatMapFunction<Payment, Output> {
         private static final long serialVersionUID = 1;
-        private transient ValueState<Totals> kept;
+        private transient ValueState<Totals> stored;
 
         @Override
         public void open(OpenContext context) {
-            kept = getRuntimeContext().getState(new ValueStateDescriptor<>("totals", Totals.class));
+            stored = getRuntimeContext().getState(new ValueStateDescriptor<>("totals", Totals.class));
         }
 
         @Override
         public void flatMap(Payment payment, Collector<Output> out) throws IOException {
-            Totals known = kept.value();
+            Totals known = stored.value();
             Totals totals = (known == null ? new Totals() : known).add(payment.amount);
-            kept.update(totals);
+            stored.update(totals);
             out.collect(Output.of(
                     payment.card, new Output.Counted(payment.card, totals.n, totals.total)));
         }

@@ -28,7 +28,7 @@ final class Processors {
     static final class Dedup implements ProcessorSupplier<String, Payment, String, Payment> {
         private static final Duration REMEMBERED = Duration.ofMinutes(10);
         private static final String SEEN = "seen";
-        private static final byte[] MARK = {};
+        private static final byte[] PRESENT = {};
 
         @Override
         public Set<StoreBuilder<?>> stores() {
@@ -40,10 +40,10 @@ final class Processors {
 
         @Override
         public ContextualProcessor<String, Payment, String, Payment> get() {
-            return new Gate();
+            return new FirstOnly();
         }
 
-        private static final class Gate extends ContextualProcessor<String, Payment, String, Payment> {
+        private static final class FirstOnly extends ContextualProcessor<String, Payment, String, Payment> {
             private WindowStore<String, byte[]> seen;
 
             @Override
@@ -55,7 +55,7 @@ final class Processors {
             @Override
             public void process(Record<String, Payment> payment) {
                 if (!known(payment.key(), payment.timestamp())) {
-                    seen.put(payment.key(), MARK, payment.timestamp());
+                    seen.put(payment.key(), PRESENT, payment.timestamp());
                     context().forward(payment);
                 }
             }

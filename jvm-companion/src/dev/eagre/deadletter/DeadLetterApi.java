@@ -26,7 +26,7 @@ public final class DeadLetterApi {
      *
      * @param record the parsed value, then value, key, headers, topic, partition, offset
      */
-    public static Column accepted(String rules, List<Column> record) {
+    public static Column parsed(String rules, List<Column> record) {
         SparkContext context = SparkSession.active().sparkContext();
         SuspectRecords suspects = SuspectRecords.of(ErrorPolicy.read(rules).get("pipeline").asText(), context);
         return ExpressionUtils.column(new ParseRecord(new ParseRecord.Rules(rules, suspects), expressions(record)));

@@ -150,11 +150,11 @@ public final class ParseRecord extends OncePerRow {
 
     @Override
     public String prettyName() {
-        return "accepted";
+        return "parse_record";
     }
 
     @Override
     public String toString() {
-        return "accepted(" + children.head() + ")";
+        return "parse_record(" + children.head() + ")";
     }
 }

@@ -38,10 +38,10 @@ public final class JvmMetrics {
     }
 
     /** Concurrent GC phases run beside the program and are not pauses. */
-    private static void listen(GarbageCollectorMXBean collector) {
-        String name = collector.getName();
+    private static void listen(GarbageCollectorMXBean gc) {
+        String name = gc.getName();
         if (name.contains("Cycles") || name.contains("Concurrent")) return;
-        ((NotificationEmitter) collector).addNotificationListener(
+        ((NotificationEmitter) gc).addNotificationListener(
                 (notice, handback) -> {
                     if (!GarbageCollectionNotificationInfo.GARBAGE_COLLECTION_NOTIFICATION.equals(notice.getType())) {
                         return;
