@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS, MidEpochCommit
 from eagre.delivery import Quarantine
 from eagre.delivery.quarantine import QUARANTINE
 from eagre.errors import CheckpointError
+from eagre.runtime.spec import RunSpec
 
 HOLD = """
 import fcntl, sys
@@ -50,6 +52,45 @@ def test_a_checkpoint_in_use_is_not_copied(checkpoint, tmp_path):
         holder.stdin.close()
     checkpoint.copy(tmp_path / "copy")
     assert Checkpoint(tmp_path / "copy").binding() == checkpoint.binding()
+
+
+REMOTE = ("s3a://bucket/score", "s3a:/bucket/score", "hdfs://host:8020/score", "ABFS://c@a/score")
+
+
+@pytest.mark.parametrize("location", REMOTE)
+def test_a_location_that_is_no_folder_is_refused(location, monkeypatch, tmp_path):
+    """It was once taken for a folder below the current one, named like the scheme."""
+    monkeypatch.chdir(tmp_path)
+    spec = RunSpec("app.py", checkpoint=location)
+    for refused in (
+        lambda: Checkpoint(location),
+        lambda: Checkpoint(Path(location)),
+        lambda: spec.checkpoint_folder("score", several=True),
+        spec.checkpoint_candidates,
+    ):
+        with pytest.raises(CheckpointError, match="CHECKPOINT_REMOTE"):
+            refused()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("uri", ["file:///data/score", "file:/data/score", "/data/score"])
+def test_a_file_uri_is_a_folder(uri):
+    assert Checkpoint(uri).path == Path("/data/score")
+    assert RunSpec("app.py", checkpoint=uri).checkpoint_folder("a", several=False) == Path(
+        "/data/score"
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("run",), ("check",), ("deploy", "systemd"), ("deploy", "kubernetes")],
+    ids=" ".join,
+)
+def test_every_command_refuses_a_checkpoint_that_is_no_folder(call, command):
+    Path("app.py").write_text("import eagre as eg\n")
+    result = call(*command, "app.py", "--checkpoint", "s3a://bucket/score")
+    assert result.code
+    assert "CHECKPOINT_REMOTE" in result.err
 
 
 def written(checkpoint):

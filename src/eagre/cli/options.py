@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from eagre.cli.commands import Option
+from eagre.commit.location import local_folder
 from eagre.connectors import MODES
 from eagre.errors import SettingsError
 from eagre.session import NESTED_PRUNING, PROVIDERS
@@ -62,6 +63,7 @@ def execution_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--checkpoint",
             metavar="DIR",
+            callback=lambda _, __, folder: folder and str(local_folder(folder)),
             help="The folder of offsets and state. [default: .eagre/checkpoints/PIPELINE]",
         ),
     )

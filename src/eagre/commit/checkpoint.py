@@ -13,13 +13,13 @@ import json
 import shutil
 import time
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker.topics import offsets_of
 from eagre.commit import known_checkpoints
 from eagre.commit.delivery_log import DeliveryLog
 from eagre.commit.file_format import parsed, with_format, without_format
+from eagre.commit.location import local_folder
 from eagre.commit.mid_epoch_commit import MidEpochCommit, newest, numbered
 from eagre.commit.offset_log import purge, write_entry
 from eagre.errors import CheckpointError
@@ -27,6 +27,7 @@ from eagre.files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from eagre.broker.topics import Offsets
 
@@ -60,14 +61,7 @@ class Checkpoint:
     """A checkpoint folder on a local or mounted disk."""
 
     def __init__(self, path: Path | str) -> None:
-        text = str(path).removeprefix("file://").removeprefix("file:")
-        if "://" in text:
-            raise CheckpointError(
-                "CHECKPOINT_REMOTE",
-                f"a checkpoint must be a folder on a local or mounted disk for now, not {text}.",
-                hint="mount the store, or use Pipeline.start(checkpoint=...) from plain PySpark.",
-            )
-        self.path = Path(text).expanduser().resolve()
+        self.path = local_folder(path).expanduser().resolve()
 
     @property
     def exists(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eagre.commit.location import local_folder
 from eagre.config import project_dir
 from eagre.pipeline import trigger
 from eagre.runtime.app import App
@@ -56,11 +57,12 @@ class RunSpec:
         """Return this pipeline's checkpoint folder: DIR/NAME if the file defines several."""
         if self.checkpoint is None:
             return project_dir() / "checkpoints" / pipeline
-        return Path(self.checkpoint) / pipeline if several else Path(self.checkpoint)
+        folder = local_folder(self.checkpoint)
+        return folder / pipeline if several else folder
 
     def checkpoint_candidates(self) -> list[Path]:
         """Return the folders that the first pipeline may use, as long as its name is not known."""
-        base = Path(self.checkpoint) if self.checkpoint else project_dir() / "checkpoints"
+        base = local_folder(self.checkpoint) if self.checkpoint else project_dir() / "checkpoints"
         below = [base / self.pipeline] if self.pipeline else sorted(base.glob("*"))
         return [base, *below] if self.checkpoint else below
 

@@ -19,6 +19,7 @@ from eagre.cli.deploy.options import kubernetes_options, service_options, system
 from eagre.cli.deploy.service import EXECUTOR_HEAP, RunOptions, Service, write_files
 from eagre.cli.deploy.systemd import Unit, unit
 from eagre.cli.options import require_once
+from eagre.commit.location import local_folder
 from eagre.config import LOOPBACK, megabytes
 from eagre.errors import SettingsError
 from eagre.session import THREADS
@@ -71,7 +72,7 @@ def systemd(
     if run.dashboard_host == LOOPBACK:
         run = replace(run, dashboard_host=None)
     if run.checkpoint:
-        run = replace(run, checkpoint=str(Path(run.checkpoint).absolute()))
+        run = replace(run, checkpoint=str(local_folder(run.checkpoint).absolute()))
     service = Service.of(app, name, memory, run)
     text = unit(service, Unit(user, directory, env_file, memory_given=memory is not None))
     if output:
