@@ -194,7 +194,8 @@ def test_an_abrupt_end_leaves_no_process_and_no_counters(cli, run, how):
         running.process.send_signal(signal.SIGTERM)
         running.wait_for("draining")
         running.process.send_signal(signal.SIGTERM)
-    assert running.process.wait(20) != 0
+    assert running.process.wait(20) == {"kill": -signal.SIGKILL, "second signal": 1}[how]
+    assert running.has("ENDED_AT_ONCE") == (how == "second signal")
     wait_until(lambda: not processes_of(cli.folder), 20, "a process was left behind")
 
 
