@@ -23,7 +23,7 @@ from .table import Line, summary, write_table
 from .trial import Plan, Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from .verify import Verdict
 
@@ -48,7 +48,7 @@ class Turns:
     def __init__(self, pick: random.Random) -> None:
         self._pick, self._drawn = pick, Counter[Any]()
 
-    def draw(self, weights: dict[Any, float]) -> Any:  # noqa: ANN401  (any choice)
+    def draw(self, weights: Mapping[Any, float]) -> Any:  # noqa: ANN401  (any choice)
         """Draw one of the choices, given with their weights."""
         turns = {choice: (self._drawn[choice] + 1) / weight for choice, weight in weights.items()}
         first = min(turns.values())
@@ -125,7 +125,7 @@ def as_expected(line: dict[str, Any], verdict: Verdict) -> bool:
 def parsed() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
-    number = {"type": int, "metavar": "N"}
+    number: dict[str, Any] = {"type": int, "metavar": "N"}
     parser.add_argument("--rounds", **number, default=20, help="number of faults, over all trials")
     parser.add_argument("--batch", **number, default=6, help="faults of each trial")
     parser.add_argument("--seed", **number, help="repeats a campaign")
@@ -134,7 +134,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--every", default="10 seconds", help="the commit interval")
     parser.add_argument("--pause", type=float, default=8, help="maximum seconds before each fault")
     parser.add_argument("--control", choices=CONTROLS, default="none", help=CONTROLS_HELP)
-    shapes = {"action": "append", "choices": tuple(SHAPES), "metavar": "SHAPE"}
+    shapes: dict[str, Any] = {"action": "append", "choices": tuple(SHAPES), "metavar": "SHAPE"}
     parser.add_argument("--pipeline", **shapes, help=f"one of {', '.join(SHAPES)}; repeatable")
     parser.add_argument("--kinds", help="one trial with these faults, separated by commas")
     parser.add_argument("--standby", action="store_true", help="hold a second process ready")

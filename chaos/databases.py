@@ -11,15 +11,24 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from database_servers import PostgresServer, RedisServer
 
 if TYPE_CHECKING:
-    from .shapes import Row
+    from collections.abc import Callable
+
 
 TABLE = "chaos_totals"
 
 
 class _Totals:
-    """A database with the totals of each card."""
+    """A database with the totals of each card; a server of the tests is the other base class."""
 
     USER: str
+    VARIABLE: str
+    url: str
+    credentials: Callable[[str], str]
+    remove: Callable[[], None]
+
+    def totals(self) -> list[dict[str, Any]]:
+        """Return the rows."""
+        raise NotImplementedError
 
     def settings(self) -> dict[str, str]:
         """Return the environment of a run that writes to it."""
@@ -29,7 +38,7 @@ class _Totals:
         """Return how many rows of the source it has seen."""
         return sum(int(row["count"]) for row in self.totals())
 
-    def newest(self) -> Row:
+    def newest(self) -> dict[Any, str]:
         """Return the newest result of each key, as the verifier compares them."""
         return {(row["card"],): f"{row['count']}/{row['total']}" for row in self.totals()}
 

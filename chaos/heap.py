@@ -8,6 +8,7 @@ import contextlib
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 ORDER = Path("exhaust-heap")
 HOLD_SECONDS = 15
@@ -31,7 +32,7 @@ def _obey() -> None:
                 _exhaust(context)
 
 
-def _exhaust(context) -> None:  # noqa: ANN001
+def _exhaust(context: Any) -> None:  # noqa: ANN401  (Spark's, with private members)
     """Allocate blocks until there is no room for the smallest, and keep them for some seconds."""
     gateway, blocks, size = context._gateway, [], BLOCK  # noqa: SLF001
     until = time.monotonic() + HOLD_SECONDS

@@ -59,8 +59,8 @@ def leave_a_gap(brokers: str, shape: Shape) -> None:
         position = f"{row['_place']}/{ordinals[row['_place']]}"
         ordinals[row["_place"]] += 1
         if homes.get(result["card"]) == 0 and position not in delivered:
-            name = f"{newest[0]} {newest[1]} {position} {time.time() * 1000:.0f}"
+            header = f"{newest[0]} {newest[1]} {position} {time.time() * 1000:.0f}"
             producer.produce(
-                topic, json.dumps(result), result["card"], 0, headers=[("eagre", name.encode())]
+                topic, json.dumps(result), result["card"], 0, headers=[("eagre", header.encode())]
             )
     producer.flush(30)

@@ -81,7 +81,7 @@ class Load:
         while not self._accepted(topic, row, acknowledged):
             self._producer.poll(0.1)
 
-    def _accepted(self, topic: str, row: Row, acknowledged: Callable) -> bool:
+    def _accepted(self, topic: str, row: Row, acknowledged: Callable[..., None]) -> bool:
         try:
             self._producer.produce(topic, json.dumps(row), row["card"], on_delivery=acknowledged)
         except BufferError:

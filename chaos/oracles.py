@@ -65,7 +65,7 @@ def totals(rows: Rows) -> Iterator[tuple[Row, Row]]:
 
 def distinct(rows: Rows) -> Iterator[tuple[Row, Row]]:
     """The first row of each id."""
-    first = {}
+    first: dict[str, Row] = {}
     for row in rows["chaos-in"]:
         first.setdefault(row["id"], row)
     for row in first.values():

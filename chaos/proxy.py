@@ -14,6 +14,10 @@ import struct
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
 
 HOST = "127.0.0.1"
 CLIENT = "client"
@@ -37,7 +41,7 @@ class Link:
     dropped: bool = False
     cut: bool = False
     carried: int = 0
-    connections: set[asyncio.Task] = field(default_factory=set)
+    connections: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class Proxies:
@@ -60,7 +64,9 @@ class Proxies:
         """
 
         async def serve() -> int:
-            def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> object:
+            def accept(
+                reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+            ) -> Awaitable[None]:
                 return self._serve(reader, writer, target, port, peers=peers)
 
             server = await asyncio.start_server(accept, HOST, 0)

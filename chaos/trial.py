@@ -152,7 +152,9 @@ class Trial:
         folder.mkdir()
         if SMALL_DISK in self.plan.needs:
             mount_small(folder)
-            self._ends.callback(subprocess.run, [shutil.which("umount"), "--lazy", str(folder)])
+            self._ends.callback(
+                subprocess.run, [shutil.which("umount") or "umount", "--lazy", str(folder)]
+            )
         return folder
 
     def _environment(self) -> dict[str, str]:
@@ -265,7 +267,9 @@ class Trial:
         self.kill("jvm")
 
     def change(self, links: list[Link], **state: float) -> None:
-        """Change the state of links."""
+        """Change the state of links; the trial must have some."""
+        if self.brokers.proxies is None:
+            raise ValueError(links)
         self.brokers.proxies.change(links, **state)
 
     def await_commit(self) -> None:

@@ -153,9 +153,9 @@ def _read(output: Iterable[Record], verdict: Verdict) -> tuple[list[Row], list[R
     return valid, everything
 
 
-def newest(shape: Shape, results: Iterable[Row]) -> Row:
+def newest(shape: Shape, results: Iterable[Row]) -> dict[Any, str]:
     """Return the newest value of each key; merged sessions are gone."""
-    values: Row = {}
+    values: dict[Any, str | None] = {}
     for result in results:
         values[tuple(plain(result[name]) for name in shape.latest)] = (
             None if result.get("status") == "merged" else label(shape, result)

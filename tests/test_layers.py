@@ -136,7 +136,7 @@ def module_imports(root):
     }
 
 
-@pytest.mark.parametrize("package", ["eagre", "eagre_bench", "chaos", "laboratory"])
+@pytest.mark.parametrize("package", ["eagre", "eagre_bench", "chaos", "laboratory", "soak"])
 def test_no_module_imports_itself_through_others(package):
     folder = PACKAGE.parent if package.startswith("eagre") else PACKAGE.parents[1]
     imports = module_imports(folder / package)
