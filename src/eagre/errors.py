@@ -10,6 +10,7 @@
     ├── AppError           the user's file: missing, broken, without a pipeline
     ├── CheckpointError    a broken checkpoint, or one that belongs to another pipeline
     ├── PipelineFailed     a running query failed
+    ├── FileError          a file of Eagre's own that a newer release wrote
     └── TrialError         a trial: its events, the process under test, load and meter
 
 An error message has a code, the problem, and a hint with the next step.
@@ -64,6 +65,10 @@ class SettingsError(EagreError):
 
 class AppError(EagreError):
     """The user's file is missing, broken, or contains no pipeline."""
+
+
+class FileError(EagreError):
+    """A file of Eagre's own, outside of a checkpoint, was written by a newer release."""
 
 
 class CheckpointError(EagreError):

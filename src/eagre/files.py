@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from eagre.errors import FileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LOCK = ".lock"
+FORMAT, ENTRY = 1, "format"
+"""The format number of the files that this release writes. Files without a number have it too."""
 OWNER_FOLDER, OWNER_FILE = 0o700, 0o600
 LOG_BYTES = 10_000_000
 """A log file that has grown to this size is closed, and a new one is begun."""
@@ -59,6 +64,35 @@ def write_atomically(
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def formatted(entries: dict[str, Any]) -> str:
+    """Return entries as JSON with the format number of this release.
+
+    >>> formatted({"pid": 7})
+    '{"format": 1, "pid": 7}'
+    """
+    return json.dumps({ENTRY: FORMAT, **entries})
+
+
+def unformatted(text: str, path: Path) -> dict[str, Any]:
+    """Parse what ``formatted`` wrote, or an earlier release without a number.
+
+    Raises:
+        FileError: A newer release wrote it.
+        ValueError: It is damaged.
+    """
+    entries: dict[str, Any] = json.loads(text)
+    number = entries.pop(ENTRY, FORMAT) if isinstance(entries, dict) else None
+    if not isinstance(number, int):
+        raise ValueError("it has no valid format number")  # noqa: TRY004  (it is broken content)
+    if number > FORMAT:
+        raise FileError(
+            "FILE_NEWER",
+            f"{path} has format {number}, and this release of Eagre reads up to {FORMAT}.",
+            hint="a newer release wrote it: use that release, or remove the file.",
+        )
+    return entries
 
 
 def make_folder(folder: Path, *, private: bool = False) -> None:

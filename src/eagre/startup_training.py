@@ -7,7 +7,6 @@ in the background. See ``eagre.jvm.archive``.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import shutil
@@ -20,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker.registry import born, same_process
-from eagre.errors import JvmError
-from eagre.files import TemporaryFolder, alone, write_atomically
+from eagre.errors import FileError, JvmError
+from eagre.files import TemporaryFolder, alone, formatted, unformatted, write_atomically
 from eagre.jvm import archive, class_path, find_java
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def train_in_background() -> Path:
     with alone(_note()):
         if _noted() is None:
             started = _start(log)
-            write_atomically(_note(), json.dumps({"pid": started, "born": born(started)}))
+            write_atomically(_note(), formatted({"pid": started, "born": born(started)}))
     return log
 
 
@@ -119,16 +118,16 @@ def _note() -> Path:
 def _noted() -> int | None:
     """Return the training that runs in the background, if any."""
     try:
-        noted = json.loads(_note().read_text())
+        noted = unformatted(_note().read_text(), _note())
         return int(noted["pid"]) if same_process(noted["pid"], noted["born"]) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileError, OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def forget(pid: int) -> None:
     """Remove the note of a process, unless it is another's by now."""
-    with alone(_note()), contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        if json.loads(_note().read_text())["pid"] == pid:
+    with alone(_note()), contextlib.suppress(FileError, OSError, ValueError, KeyError):
+        if unformatted(_note().read_text(), _note())["pid"] == pid:
             _note().unlink()
 
 

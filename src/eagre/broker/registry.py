@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
+import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from eagre.config import LOOPBACK, state_dir
-from eagre.errors import BrokerError
-from eagre.files import write_atomically
+from eagre.errors import BrokerError, FileError
+from eagre.files import formatted, unformatted, write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+log = logging.getLogger(__name__)
 _CLOCK_STEP_SECONDS = 60
 """Tolerance in seconds: start times depend on the wall clock, which may have been set."""
 
@@ -102,10 +103,17 @@ def in_use(data: Path) -> bool:
 
 
 def living(folder: Path, read: Callable[[Path], Entry | None]) -> list[Entry]:
-    """Read the files of running processes in a folder, and remove the others."""
+    """Read the files of running processes in a folder, and remove the others.
+
+    Those of a newer release are left to it.
+    """
     entries = []
     for path in sorted(folder.glob("*.json")):
-        entry = read(path)
+        try:
+            entry = read(path)
+        except FileError as error:
+            log.warning("%s", error)
+            continue
         if entry and entry.alive:
             entries.append(entry)
         else:
@@ -116,7 +124,7 @@ def living(folder: Path, read: Callable[[Path], Entry | None]) -> list[Entry]:
 
 def register(broker: RunningBroker) -> None:
     """Write the broker's file."""
-    write_atomically(_file(broker.port), json.dumps(asdict(broker)))
+    write_atomically(_file(broker.port), formatted(asdict(broker)))
 
 
 def forget(port: int) -> None:
@@ -132,7 +140,7 @@ def running() -> list[RunningBroker]:
 def _read(path: Path) -> RunningBroker | None:
     """Read a broker's file; None if it was just removed or is incomplete."""
     try:
-        return RunningBroker(**json.loads(path.read_text()))
+        return RunningBroker(**unformatted(path.read_text(), path))
     except (OSError, ValueError, TypeError):
         return None
 

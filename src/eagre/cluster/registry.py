@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker.registry import living, same_process
 from eagre.config import LOOPBACK, state_dir
-from eagre.files import write_atomically
+from eagre.files import formatted, unformatted, write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +66,7 @@ class RunningCluster:
 
 def register(cluster: RunningCluster) -> None:
     """Write the cluster's file."""
-    write_atomically(_file(cluster.port), json.dumps(asdict(cluster)))
+    write_atomically(_file(cluster.port), formatted(asdict(cluster)))
 
 
 def forget(port: int) -> None:
@@ -83,7 +82,7 @@ def running() -> list[RunningCluster]:
 def _read(path: Path) -> RunningCluster | None:
     """Read a cluster's file; None if it was just removed or is incomplete."""
     try:
-        return _parsed(json.loads(path.read_text()))
+        return _parsed(unformatted(path.read_text(), path))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -8,13 +8,11 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from eagre.errors import CheckpointError
+from eagre.files import ENTRY, FORMAT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FORMAT = 1
-"""The format that this release writes. Files without a number have it too."""
-ENTRY = "format"
 CHECKSUM = "checksum"
 """The CRC-32 of the other entries: a digit of an offset that changes on the disk is noticed."""
 

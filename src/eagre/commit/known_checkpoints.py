@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from typing import TYPE_CHECKING
 
 from eagre.config import state_dir
-from eagre.files import write_atomically
+from eagre.errors import CheckpointError, FileError
+from eagre.files import formatted, unformatted, write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ def remember(folder: Path, cluster: str) -> None:
     """Record a checkpoint and its cluster; a place that cannot be written is skipped."""
     for file in _files(folder):
         with contextlib.suppress(OSError):
-            write_atomically(file, json.dumps({"path": str(folder), "cluster": cluster}))
+            write_atomically(file, formatted({"path": str(folder), "cluster": cluster}))
 
 
 def is_remembered(folder: Path, cluster: str | None = None) -> bool:
@@ -44,7 +44,14 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _cluster(file: Path) -> str | None:
+    """Return the cluster of a checkpoint.
+
+    Raises:
+        CheckpointError: A newer release wrote the file.
+    """
     try:
-        return str(json.loads(file.read_text())["cluster"])
+        return str(unformatted(file.read_text(), file)["cluster"])
+    except FileError as error:
+        raise CheckpointError("CHECKPOINT_NEWER", error.problem, error.hint) from None
     except (OSError, ValueError, KeyError, TypeError):
         return None

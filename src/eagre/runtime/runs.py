@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker.registry import born, living, same_process
 from eagre.config import project_dir, state_dir
-from eagre.errors import PipelineFailed
-from eagre.files import alone, make_folder, write_atomically
+from eagre.errors import FileError, PipelineFailed
+from eagre.files import alone, formatted, make_folder, unformatted, write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+log = logging.getLogger(__name__)
 WRITE_SECONDS = 1
 RETAINED = 30
 """How many epochs, stalls, starts and notes a status retains."""
@@ -90,13 +92,12 @@ class PipelineStatus:
 
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> PipelineStatus:
-        """Read a status, which may have been written by version 0.2."""
+        """Read a status of another release: version 0.2 had other names, a newer one has more."""
         entries = {"metrics": entries.get("vitals", {}), **entries}
         about = dict(entries.get("about", {}))
         if "letters" in about:
             about = {"dead_letters": about.pop("letters"), **about}
-        fields = {name: value for name, value in entries.items() if name != "vitals"}
-        return cls(**{**fields, "about": about})
+        return cls(**_known(cls, {**entries, "about": about}))
 
     def fail(self, reason: str) -> None:
         """Record a failure."""
@@ -214,12 +215,18 @@ class RunStatus:
 
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> RunStatus:
-        """Read a status, which may have been written by version 0.2."""
+        """Read a status of another release, as that of a pipeline."""
         pipelines = {
             name: PipelineStatus.from_dict(status) for name, status in entries["pipelines"].items()
         }
         entries = {"dashboard": entries.get("page", ""), **entries, "pipelines": pipelines}
-        return cls(**{name: entries[name] for name in entries if name != "page"})
+        return cls(**_known(cls, entries))
+
+
+def _known(status: type, entries: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries that are fields of a status."""
+    names = {each.name for each in fields(status)}
+    return {name: value for name, value in entries.items() if name in names}
 
 
 class Register:
@@ -251,11 +258,16 @@ class Register:
     def _keep_failures(self, name: str) -> None:
         """Merge the failures of a pipeline with those in its file, where other runs write too."""
         status, path = self.pipeline(name), _failures_file(name)
-        with contextlib.suppress(OSError):
+        try:
             make_folder(path.parent, private=True)
             with alone(path):
                 status.add_failures(_read_failures(path))
-                write_atomically(path, json.dumps(status.failures), private=True)
+                text = formatted({"failures": status.failures})
+                write_atomically(path, text, private=True)
+        except FileError as error:
+            log.warning("failures are not recorded: %s", error)
+        except OSError:
+            pass  # a place that cannot be written is no failure of the run
 
     def write(self, *, now: bool = False) -> None:
         """Write the file unless it was just written; a failure does not stop the run."""
@@ -263,13 +275,13 @@ class Register:
             return
         self._written = time.monotonic()
         self.status.born = born(self.status.pid) or self.status.born  # the clock may have been set
-        self._text = json.dumps(self.status.as_dict())
+        self._text = formatted(self.status.as_dict())
         with contextlib.suppress(OSError):
             write_atomically(self._path, self._text, private=True)
 
     def last_written(self) -> list[RunStatus]:
         """Return the status as it was last written, also if the file could not be."""
-        return [_parse(self._text)] if self._text else []
+        return [_parse(self._text, self._path)] if self._text else []
 
     def close(self) -> None:
         """Remove the file: the run is over."""
@@ -316,13 +328,13 @@ def end(run: RunStatus, *, at_once: bool) -> None:
 
 def _read(path: Path) -> RunStatus | None:
     try:
-        return _parse(path.read_text())
+        return _parse(path.read_text(), path)
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
-def _parse(text: str) -> RunStatus:
-    return RunStatus.from_dict(json.loads(text))
+def _parse(text: str, path: Path) -> RunStatus:
+    return RunStatus.from_dict(unformatted(text, path))
 
 
 def _failures_file(name: str) -> Path:
@@ -330,11 +342,18 @@ def _failures_file(name: str) -> Path:
 
 
 def _read_failures(path: Path) -> list[list[Any]]:
-    """Read the failures of a pipeline's earlier runs in this project."""
+    """Read the failures of a pipeline's earlier runs in this project; at first they were a list.
+
+    Raises:
+        FileError: A newer release wrote them.
+    """
     try:
-        entries = json.loads(path.read_text())
+        text = path.read_text()
+        entries = json.loads(text)
+        if not isinstance(entries, list):
+            entries = unformatted(text, path)["failures"]
         return [[float(at), str(reason)] for at, reason in entries][-FAILURES:]
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, KeyError):
         return []
 
 
