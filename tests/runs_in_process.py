@@ -7,6 +7,7 @@ JVM, and those of other tests may have lost their broker. ``test_run.py`` and
 
 import json
 import os
+import shutil
 from collections import Counter
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -412,6 +413,68 @@ def test_plain_spark_refuses_a_commit_that_its_logs_lack(
     produce(at, "adopted-in", rows(range(30, 40)))
     pipeline.start(eagre_spark, **options).awaitTermination(60)
     assert sorted(n for _, n in results(eagre_harness, "adopted-out")) == list(range(40))
+
+
+BARE_TRIGGERS = {
+    "real time": {"realTime": "5 seconds"},
+    "micro-batch": {"processingTime": "100 milliseconds"},
+    "available-now": {"availableNow": True},
+}
+
+
+def bare_query(spark, brokers, folder, trigger):
+    """A query in Spark's own API alone, in a session that ``eg.configure`` has prepared."""
+    kafka = {"kafka.bootstrap.servers": brokers}
+    stream = spark.readStream.format("kafka").options(**kafka, subscribe="bare-in").load()
+    writer = stream.selectExpr("CAST(value AS STRING) AS value").writeStream.format("kafka")
+    options = {**kafka, "topic": "bare-out", "checkpointLocation": str(folder)}
+    query = writer.outputMode("update").options(**options).trigger(**BARE_TRIGGERS[trigger])
+    return query.start()
+
+
+def test_a_bare_query_starts_at_the_newest_commit_or_is_refused(
+    cli, in_process, eagre_harness, eagre_spark, tmp_path
+):
+    """``eg.configure`` is all that it knows of Eagre."""
+    at, newest = eagre_harness.brokers, cli.folder / "checkpoint"
+    app = cli.app(APP.format(name="bare", body='where("n >= 0")'), "bare.py")
+    in_process(app, every=EVERY, start="earliest").wait_for("running")
+    produce(at, "bare-in", rows(range(30)))
+    wait_until(lambda: Checkpoint(newest).reached() == {"bare-in": {0: 30}}, 60, "no commit")
+    in_process.cut()
+    for trigger in BARE_TRIGGERS:
+        with pytest.raises(Exception, match=rf"NOT_ADOPTED: .* `eagre checkpoint adopt {newest}`"):
+            bare_query(eagre_spark, at, newest, trigger)
+    assert Checkpoint(newest).last_commit() == -1, "nothing was written"
+    for number, trigger in enumerate(BARE_TRIGGERS):
+        folder, sent = tmp_path / str(number), 30 + 10 * number
+        shutil.copytree(newest, folder, ignore=shutil.ignore_patterns("eagre.lock"))
+        Checkpoint(folder).adopt()
+        produce(at, "bare-in", rows(range(sent, sent + 10)))
+        before = written(at, "bare-out")
+        query = bare_query(eagre_spark, at, folder, trigger)
+        end = before + sent + 10 - 30
+        wait_until(lambda: written(at, "bare-out") >= end, 60, "no results")  # noqa: B023
+        query.stop()
+        records = eagre_harness.records("bare-out", {0: before})
+        assert [json.loads(r.value())["n"] for r in records] == list(range(30, sent + 10)), trigger
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('{"format": 2, "batch": 7}', "CHECKPOINT_NEWER: .* install the release"),
+        ("{", "CHECKPOINT_BROKEN: .* restore it"),
+        ("[]", "CHECKPOINT_BROKEN: .* restore it"),
+    ],
+)
+def test_a_bare_query_refuses_a_commit_that_it_cannot_read(
+    eagre_spark, eagre_harness, tmp_path, text, code
+):
+    (tmp_path / MID_EPOCH_COMMITS).mkdir()
+    (tmp_path / MID_EPOCH_COMMITS / "3").write_text(text)
+    with pytest.raises(Exception, match=code):
+        bare_query(eagre_spark, eagre_harness.brokers, tmp_path, "available-now")
 
 
 def test_operators_that_real_time_mode_lacks_are_refused_without_a_check(

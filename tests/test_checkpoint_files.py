@@ -1,9 +1,13 @@
 """The companion's file manager for local checkpoints behaves as Spark's."""
 
+import json
+import re
 import time
 
 import pytest
 from py4j.protocol import Py4JJavaError
+
+import eagre as eg
 
 SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -71,6 +75,49 @@ def test_an_old_checksum_file_is_removed_with_its_file(files, tmp_path):
     files.begin("7", "second", overwrite=True).close()
     assert files.read("7") == "second"
     assert names(tmp_path) == ["7"]
+
+
+@pytest.fixture
+def flushed(eagre_spark, tmp_path):
+    """Return the files and folders that were flushed to the disk, in order."""
+    system, log = eagre_spark._jvm.java.lang.System, tmp_path / "flushed"  # noqa: SLF001
+    system.setProperty("eagre.flush.log", str(log))
+    yield lambda: log.read_text().splitlines()
+    system.clearProperty("eagre.flush.log")
+
+
+def test_a_file_is_flushed_before_it_has_its_name(files, flushed, tmp_path):
+    (tmp_path / "offsets").mkdir()
+    files.begin("offsets/7", "entry").close()
+    file, folder, above = flushed()
+    assert re.fullmatch(rf"{tmp_path}/offsets/\.7\.[0-9a-f-]+\.tmp", file)
+    assert (folder, above) == (f"{tmp_path}/offsets", f"{tmp_path}")
+
+
+@pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+def test_the_state_of_an_epoch_is_flushed_before_its_commit(eagre_harness, flushed, tmp_path, mode):
+    """Spark's own commits too: they never name what a power failure takes away."""
+
+    @eg.pipeline(source=eg.Kafka("flushed-in", schema="card STRING"), sink=eg.Kafka("flushed-out"))
+    def counted(df):
+        return df.groupBy("card").count()
+
+    checkpoint = tmp_path / "checkpoint"
+    eagre_harness.run(counted, [{"card": "a"}, {"card": "b"}], mode=mode, checkpoint=checkpoint)
+    lines, commits = flushed(), sorted((checkpoint / "commits").glob("[0-9]*"))
+    assert commits
+    for commit in commits:
+        entry = next(n for n, x in enumerate(lines) if f"commits/.{commit.name}." in x)
+        before = set(lines[:entry])
+        assert any(f"offsets/.{commit.name}." in line for line in before)
+        ids = json.loads(commit.read_text().splitlines()[1])["stateUniqueIds"]["0"]
+        version = int(commit.name) + 1
+        for partition, [unique] in enumerate(ids):
+            stored = list(
+                (checkpoint / "state" / "0" / str(partition)).glob(f"{version}_{unique}*")
+            )
+            assert stored
+            assert {str(path) for path in stored if not path.name.startswith(".")} <= before
 
 
 def test_other_file_systems_use_sparks_manager(eagre_spark, tmp_path):

@@ -1,11 +1,14 @@
 package dev.eagre.state;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import java.util.List;
 import java.util.UUID;
 import java.util.stream.Stream;
@@ -29,13 +32,19 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedChe
  * renames if its native library is missing, as it is in PySpark. That is about ten processes at every
  * epoch boundary. This class lets the JVM write and rename the files. It delegates everything else, and
  * every other file system, to the manager that Spark would use.
+ *
+ * <p>Spark leaves the flush to the disk to the file system, and Hadoop's local one does not flush. Here a
+ * file is on the disk before it has its name, and the state of an epoch before the entry of the commit
+ * log that names it.
  */
 public final class CheckpointFiles implements CheckpointFileManager {
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final int FORMAT = 1;
 
     private final CheckpointFileManager spark;
     private final boolean local;
     private final Path root;
+    private final DurableFiles state;
 
     /** Called by Spark. */
     public CheckpointFiles(Path path, Configuration conf) throws IOException {
@@ -50,13 +59,15 @@ public final class CheckpointFiles implements CheckpointFileManager {
         spark = manager;
         local = isLocal;
         root = path;
+        boolean isCommitLog = isLocal && path.getName().equals("commits");
+        state = isCommitLog ? new DurableFiles(local(path).resolveSibling("state")) : null;
     }
 
     @Override
     public CheckpointFileManager.CancellableFSDataOutputStream createAtomic(Path path, boolean overwrite) {
         if (!local) return spark.createAtomic(path, overwrite);
         try {
-            return new AtomicFile(local(path), overwrite);
+            return new AtomicFile(local(path), overwrite, state);
         } catch (IOException e) {
             throw sneakyThrow(e);
         }
@@ -111,7 +122,7 @@ public final class CheckpointFiles implements CheckpointFileManager {
                 long number = newest(root.resolve(folder));
                 if (number < 0) continue;
                 java.nio.file.Path file = root.resolve(folder).resolve(Long.toString(number));
-                if (JSON.readTree(file.toFile()).path("batch").asLong(-1) <= last) continue;
+                if (batch(file) <= last) continue;
                 throw new IllegalStateException("CHECKPOINT_NOT_ADOPTED: the newest commit of checkpoint " + root
                         + " was taken within an epoch, and Spark's logs do not have it yet. Write it there with `eagre"
                         + " checkpoint adopt " + root + "`, or start the pipeline with `eagre run`, which does so itself.");
@@ -119,6 +130,24 @@ public final class CheckpointFiles implements CheckpointFileManager {
         } catch (IOException e) {
             throw sneakyThrow(e);
         }
+    }
+
+    /** The epoch of a mid-epoch commit; throws if this release cannot read it. */
+    private static long batch(java.nio.file.Path file) throws IOException {
+        try {
+            JsonNode entries = JSON.readTree(file.toFile());
+            int format = entries.path("format").asInt(FORMAT);
+            if (format > FORMAT) {
+                throw new IllegalStateException("CHECKPOINT_NEWER: " + file + " has format " + format
+                        + ", and this release of Eagre reads up to " + FORMAT + ": install the release that wrote it, or"
+                        + " restore an older copy.");
+            }
+            if (entries.path("batch").isIntegralNumber()) return entries.path("batch").asLong();
+        } catch (JsonProcessingException e) {
+            // as if it had no epoch
+        }
+        throw new IllegalStateException("CHECKPOINT_BROKEN: " + file + " is not a commit: restore it from a backup, or"
+                + " remove it to continue from the commit before.");
     }
 
     /** The highest number among the files of a log; -1 if it has none. */
@@ -148,17 +177,22 @@ public final class CheckpointFiles implements CheckpointFileManager {
         private final java.nio.file.Path path;
         private final java.nio.file.Path temporary;
         private final boolean overwrite;
+        private final DurableFiles before;
         private boolean closed;
 
-        AtomicFile(java.nio.file.Path path, boolean overwrite) throws IOException {
-            this(path, path.resolveSibling("." + path.getFileName() + "." + UUID.randomUUID() + ".tmp"), overwrite);
+        /** Begins a file; {@code before}, unless null, are flushed before it appears. */
+        AtomicFile(java.nio.file.Path path, boolean overwrite, DurableFiles before) throws IOException {
+            this(path, path.resolveSibling("." + path.getFileName() + "." + UUID.randomUUID() + ".tmp"), overwrite, before);
         }
 
-        private AtomicFile(java.nio.file.Path path, java.nio.file.Path temporary, boolean overwrite) throws IOException {
+        private AtomicFile(
+                java.nio.file.Path path, java.nio.file.Path temporary, boolean overwrite, DurableFiles before)
+                throws IOException {
             super(openTemporary(temporary));
             this.path = path;
             this.temporary = temporary;
             this.overwrite = overwrite;
+            this.before = before;
         }
 
         private static OutputStream openTemporary(java.nio.file.Path temporary) throws IOException {
@@ -172,13 +206,23 @@ public final class CheckpointFiles implements CheckpointFileManager {
             closed = true;
             try {
                 underlyingStream().close();
+                if (before != null) before.flush();
+                DurableFiles.force(temporary, StandardOpenOption.WRITE);
                 if (!overwrite && Files.exists(path)) throw new FileAlreadyExistsException(path + " already exists");
                 // Hadoop's checksum of an older file of this name would not match the new one.
                 Files.deleteIfExists(path.resolveSibling("." + path.getFileName() + ".crc"));
                 Files.move(temporary, path, StandardCopyOption.ATOMIC_MOVE);
+                forceFolders();
             } finally {
                 Files.deleteIfExists(temporary);
             }
+        }
+
+        /** Flushes the folder, and the one above it, in which it may be new. */
+        private void forceFolders() throws IOException {
+            java.nio.file.Path folder = path.toAbsolutePath().getParent();
+            DurableFiles.force(folder, StandardOpenOption.READ);
+            if (folder.getParent() != null) DurableFiles.force(folder.getParent(), StandardOpenOption.READ);
         }
 
         @Override

@@ -1,5 +1,6 @@
 package dev.eagre.state;
 
+import dev.eagre.testing.FlushLog;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
@@ -55,9 +56,10 @@ public final class DurableFiles {
     }
 
     /** Flushes a file or folder; returns false if it is gone, because Spark deletes old files meanwhile. */
-    private static boolean force(Path path, StandardOpenOption option) throws IOException {
+    static boolean force(Path path, StandardOpenOption option) throws IOException {
         try (FileChannel channel = FileChannel.open(path, Set.copyOf(List.of(option)))) {
             channel.force(true);
+            FlushLog.add(path);
             return true;
         } catch (NoSuchFileException deleted) {
             return false;
