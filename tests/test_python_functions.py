@@ -72,6 +72,19 @@ def test_a_function_can_be_the_grouping_key(run_in_both_modes):
     assert best == {"odd": 15, "even": 15}
 
 
+def test_a_function_takes_the_results_of_an_aggregate(run_in_both_modes):
+    label = eg.udf(lambda card, n: f"{card}:{n}", "string", name="label")
+
+    @eg.pipeline(source=source("over-in"), sink=eg.Kafka("over-out"))
+    def labelled(df):
+        counted = df.groupBy("card").agg(F.count("*").alias("n"), F.sum("amount").alias("sum"))
+        return counted.select("card", label("card", F.col("n") * 2).alias("label"), "n", "sum")
+
+    results = run_in_both_modes(labelled, ROWS)
+    assert all(row["label"] == f"{row['card']}:{row['n'] * 2}" for row in results)
+    assert max((row["n"], row["sum"]) for row in results if row["card"] == "c1") == (10, 145)
+
+
 def test_a_batch_function_gets_the_available_rows(run_in_both_modes):
     @eg.batch_udf("int")
     def squares(amounts):

@@ -11,6 +11,7 @@ import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -30,6 +31,13 @@ public final class CallFunctions extends Rule<LogicalPlan> {
     private static LogicalPlan rewrite(LogicalPlan node) {
         List<PythonFunction> calls = PythonFunction.innermostIn(node);
         if (calls.isEmpty() || node.children().size() != 1) return node;
+        if (node instanceof Aggregate aggregate) {
+            LogicalPlan split = FunctionsAboveAggregates.split(aggregate);
+            if (split != aggregate) {
+                LogicalPlan below = rewrite(split.children().head());
+                return rewrite(split.withNewChildren(RowSteps.sequence(List.of(below))));
+            }
+        }
         LogicalPlan called = node;
         while (!calls.isEmpty()) {
             called = call(called, callableTogether(calls));
