@@ -18,7 +18,7 @@ LAYERS = [
     {"python/worker"},
     {"python/state"},
     {"python"},
-    {"operators", "connectors/upsert", "plan"},
+    {"operators", "connectors/upsert", "connectors/python", "plan"},
     {"connectors/postgres", "connectors/redis"},
     {"."},
 ]

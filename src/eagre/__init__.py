@@ -25,7 +25,15 @@ from eagre.operators import (
 )
 from eagre.pipeline import Pipeline, pipeline
 from eagre.preflight import check
-from eagre.python import batch_udf, flat_map, transform_with_state, udf
+from eagre.python import (
+    Http,
+    Refused,
+    Sink,
+    batch_udf,
+    flat_map,
+    transform_with_state,
+    udf,
+)
 from eagre.session import configure, session
 
 __version__ = "0.2.0"
@@ -33,12 +41,15 @@ __version__ = "0.2.0"
 __all__ = [
     "EagreError",
     "EmbeddedBroker",
+    "Http",
     "Kafka",
     "KafkaSink",
     "KafkaSource",
     "Pipeline",
     "Postgres",
     "Redis",
+    "Refused",
+    "Sink",
     "__version__",
     "batch_udf",
     "check",

@@ -16,7 +16,7 @@ from eagre.connectors import (
     QueryContext,
     Sink,
     Source,
-    sinks,
+    as_sink,
     sources,
 )
 from eagre.errors import SettingsError, app_error
@@ -209,7 +209,7 @@ class Pipeline:
 def pipeline(
     *,
     source: Source | Sequence[Source],
-    sink: Sink,
+    sink: Any,  # noqa: ANN401  (a sink, or what as_sink makes one of)
     name: str | None = None,
     slo: str | None = None,
 ) -> Callable[[Callable[..., DataFrame]], Pipeline]:
@@ -226,26 +226,22 @@ def pipeline(
 
     Args:
         source: Where its rows come from.
-        sink: Where its rows go.
+        sink: Where its rows go: a connector, an ``eg.Sink``, or what PySpark's ``foreach`` accepts.
         name: The name of the pipeline. Default: the name of the function.
         slo: A latency SLO, such as ``"p99 < 100ms"``. The dashboard shows the burn rate of its
             error budget, and ``eagre run --slo-check`` fails if it is violated.
     """
     target = Slo.parse(slo) if slo else None
     inputs = tuple(source) if isinstance(source, Iterable) else (source,)
-    if (
-        not inputs
-        or not all(isinstance(end, Source) for end in inputs)
-        or not isinstance(sink, Sink)
-    ):
+    if not inputs or not all(isinstance(end, Source) for end in inputs):
         raise SettingsError(
             "PIPELINE_ENDS",
-            f"the source of a pipeline must be a source ({_listed(sources())}) or a list of them, "
-            f"and its sink must be a sink ({_listed(sinks())}).",
+            f"the source of a pipeline must be a source ({_listed(sources())}) or a list of them.",
         )
+    output = as_sink(sink)
 
     def decorate(function: Callable[..., DataFrame]) -> Pipeline:
-        return Pipeline(name or function.__name__, inputs, sink, function, target)
+        return Pipeline(name or function.__name__, inputs, output, function, target)
 
     return decorate
 

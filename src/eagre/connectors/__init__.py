@@ -7,7 +7,7 @@ your own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eagre.connectors.base import (
     MODES,
@@ -25,7 +25,15 @@ from eagre.connectors.formats import Bytes, Format, Json, String
 from eagre.connectors.kafka import Kafka, KafkaSink, KafkaSource, KafkaTopic
 from eagre.connectors.postgres import Postgres
 from eagre.connectors.redis import Redis
-from eagre.connectors.registry import format_named, formats, register, sinks, sources
+from eagre.connectors.registry import (
+    as_sink,
+    format_named,
+    formats,
+    register,
+    register_adapter,
+    sinks,
+    sources,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,10 +57,12 @@ __all__ = [
     "ReplayFilter",
     "Sink",
     "Source",
+    "as_sink",
     "format_named",
     "formats",
     "read_stream",
     "register",
+    "register_adapter",
     "sinks",
     "sources",
     "write_stream",
@@ -77,7 +87,7 @@ def read_stream(spark: SparkSession, source: Source, *, mode: Mode = "real-time"
     return source.read_stream(spark, QueryContext(mode=mode, dead_letters=clusters))
 
 
-def write_stream(rows: DataFrame, sink: Sink, *, mode: Mode = "real-time") -> DataStreamWriter:
+def write_stream(rows: DataFrame, sink: Any, *, mode: Mode = "real-time") -> DataStreamWriter:  # noqa: ANN401
     """Prepare the write of a stream to a sink, outside a pipeline.
 
     >>> query = (  # doctest: +SKIP
@@ -89,8 +99,9 @@ def write_stream(rows: DataFrame, sink: Sink, *, mode: Mode = "real-time") -> Da
 
     Args:
         rows: The stream.
-        sink: The sink.
+        sink: The sink: a connector, an ``eg.Sink``, or what PySpark's ``foreach`` accepts.
         mode: The mode of the query.
     """
-    sink.require_mode(mode)
-    return sink.write_stream(rows, QueryContext(mode=mode))
+    connector = as_sink(sink)
+    connector.require_mode(mode)
+    return connector.write_stream(rows, QueryContext(mode=mode))

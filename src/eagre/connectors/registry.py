@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from eagre.connectors.base import Sink, Source
 from eagre.connectors.formats.base import Format
 from eagre.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GROUP = "eagre.connectors"
 """The entry points of packages that add connectors: each names a module that registers them."""
@@ -18,6 +21,7 @@ T = TypeVar("T", bound="type[Source | Sink | Format]")
 _formats: dict[str, Format] = {}
 _sources: dict[str, type[Source]] = {}
 _sinks: dict[str, type[Sink]] = {}
+_adapters: list[Callable[[object], Sink | None]] = []
 
 
 def register(connector: T) -> T:
@@ -39,6 +43,31 @@ def register(connector: T) -> T:
     if issubclass(connector, Sink):
         _sinks[connector.__name__] = connector
     return connector
+
+
+def register_adapter(adapter: Callable[[object], Sink | None]) -> None:
+    """Add a function that makes a sink of an object that is none, or returns None."""
+    _adapters.append(adapter)
+
+
+def as_sink(target: object) -> Sink:
+    """Return a sink, or make one of an object that an adapter knows.
+
+    Raises:
+        SettingsError: It cannot be a sink.
+    """
+    if isinstance(target, Sink):
+        return target
+    for adapter in _adapters if not isinstance(target, Source) else ():
+        adapted = adapter(target)
+        if adapted is not None:
+            return adapted
+    raise SettingsError(
+        "PIPELINE_ENDS",
+        f"{target!r} is not a sink.",
+        hint=f"use one of {', '.join(sorted(sinks()))}, an eg.Sink, or an object with a method "
+        "process(row).",
+    )
 
 
 def format_named(name: str) -> Format:

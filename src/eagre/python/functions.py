@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-Kind = Literal["map", "flat", "batch", "state"]
+Kind = Literal["map", "flat", "batch", "state", "sink"]
 
 
 @dataclass(frozen=True)
@@ -240,10 +240,16 @@ def _fields(df: DataFrame, result: StructType) -> list[Column]:
     ]
 
 
-def options(spark: SparkSession, kind: Kind, limits: Limits) -> str:
+def options(spark: SparkSession, kind: Kind, limits: Limits, **more: int) -> str:
     """Return the options of a function as JSON.
 
     ``QueryContext.java`` adds the pipeline and its dead letters, which the plan names.
+
+    Args:
+        spark: The session.
+        kind: How it is called.
+        limits: Its limits.
+        more: Options of this kind.
     """
     python, path = interpreter(spark)
     fields = {
@@ -253,6 +259,7 @@ def options(spark: SparkSession, kind: Kind, limits: Limits) -> str:
         "path": path,
         "timeout_ms": interval_ms(limits.timeout),
         "memory_mb": megabytes(limits.memory),
+        **more,
     }
     text = json.dumps(fields)
     if is_local(spark):

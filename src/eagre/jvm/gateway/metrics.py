@@ -22,6 +22,11 @@ def upserted(spark: SparkSession, pipeline: str) -> int:
     return row_counts(spark).get(f"{pipeline}/upserted", 0)
 
 
+def written(spark: SparkSession, pipeline: str) -> int:
+    """Return how many rows of a pipeline Python sinks acknowledged."""
+    return row_counts(spark).get(f"{pipeline}/written", 0)
+
+
 def suspects(spark: SparkSession, pipeline: str | None = None) -> list[tuple[str, int, int]]:
     """Return the records at which tasks failed, as topic, partition and offset, oldest first.
 

@@ -118,6 +118,21 @@ def upserts(rows: DataFrame, spec: str) -> DataStreamWriter:
     return writer
 
 
+def acknowledged(rows: DataFrame, pipeline: str) -> DataStreamWriter:
+    """Return a write that only counts rows: a Python sink has written them already."""
+    writer = rows.writeStream.outputMode("update")
+    java = companion(rows.sparkSession, "connectors.python.AcknowledgedRows")(pipeline)
+    writer._jwrite.foreach(java)  # noqa: SLF001  (PySpark's foreach accepts only Python)
+    return writer
+
+
+def row_number(spark: SparkSession, source: Column) -> Column:
+    """Return the number of each row among the consecutive rows of its record."""
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    return ClassicColumn(companion(spark, "python.PythonApi").rowNumber(source._jc))  # noqa: SLF001
+
+
 def row_by_row(df: DataFrame) -> bool:
     """Return whether each row is processed before the next: nothing buffers or sorts rows."""
     return bool(companion(df.sparkSession, "spark.PlanShape").rowByRow(df._jdf))  # noqa: SLF001

@@ -85,15 +85,16 @@ def append_only_sink(facts: Facts) -> Iterator[Match]:
 def sink(facts: Facts) -> Iterator[Match]:
     """Real-Time Mode writes to Kafka, to a JVM `ForeachWriter` and to the console.
 
-    `eg.Postgres` and `eg.Redis` are such writers and store the newest row of each key. For any
-    other sink, write to Kafka, and copy the records with a micro-batch query or a connector.
+    `eg.Postgres` and `eg.Redis` are such writers and store the newest row of each key, and
+    `eg.Sink` writes to any store from Python. For other sinks of Spark, write to Kafka, and copy
+    the records with a micro-batch query or a connector.
     """
     kind = facts.plan.format.lower()
     if kind not in (*SINKS, *FILES, "foreachbatch"):
         yield Match(
             f"sink {kind}",
             f"the sink {kind!r} does not accept single rows.",
-            "write to Kafka, and copy the records from there.",
+            "write to Kafka, and copy the records from there; or write in Python with eg.Sink.",
         )
 
 
@@ -103,13 +104,14 @@ def python_foreach(facts: Facts) -> Iterator[Match]:
 
     PySpark sends rows to the Python worker in batches that grow up to a megabyte. At low rates
     nothing arrives until the epoch ends: of 50 rows at 10 per second, none had arrived after 20
-    seconds. Write to Kafka and read the topic from Python, or run the query in micro-batches.
+    seconds. Give the same object to `eg.write_stream`, or to a pipeline as its sink: it then gets
+    each row at once. Or run the query in micro-batches.
     """
     if "Python" in facts.plan.foreach:
         yield Match(
             "foreach",
             "a Python foreach receives its rows in batches of up to a megabyte.",
-            "write to a Kafka topic, and consume that topic in Python.",
+            "write `eg.write_stream(rows, the_same_object)` instead of `.foreach(...)`.",
         )
 
 

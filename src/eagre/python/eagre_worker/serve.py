@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from . import log
 from .codec import row_codec
+from .sink import SinkRunner
 from .state import ProcessorRunner
 from .wire import COUNT, Blocks, JvmGoneError, Wire
 
@@ -64,6 +65,8 @@ def _pid() -> bytes:
 def _task(spec: dict[str, Any], functions: Sequence[Any], memory: MemoryLimit) -> Any:  # noqa: ANN401
     if spec["kind"] == "state":
         return ProcessorRunner(spec, functions[0], memory, reason)
+    if spec["kind"] == "sink":
+        return SinkRunner(spec, functions[0], memory, reason)
     return RowFunctions(spec, functions, memory)
 
 

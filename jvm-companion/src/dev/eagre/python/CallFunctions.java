@@ -46,10 +46,10 @@ public final class CallFunctions extends Rule<LogicalPlan> {
         return sameOutput(node, called) ? called : new Project(named(node), called);
     }
 
-    /** The calls that one worker can run: those with the options of the first; batch functions run alone. */
+    /** The calls that one worker can run: those with the options of the first; batch functions and sinks run alone. */
     private static List<PythonFunction> callableTogether(List<PythonFunction> calls) {
         String options = calls.get(0).spec().options;
-        if (new FunctionOptions(options).kind().equals("batch")) return calls.subList(0, 1);
+        if (new FunctionOptions(options).runsAlone()) return calls.subList(0, 1);
         return calls.stream().filter(call -> call.spec().options.equals(options)).toList();
     }
 

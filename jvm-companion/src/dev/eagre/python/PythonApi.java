@@ -5,6 +5,7 @@ import dev.eagre.python.state.StatefulPlan;
 import dev.eagre.python.worker.FunctionOptions;
 import dev.eagre.python.worker.FunctionSpec;
 import dev.eagre.python.worker.WorkerPool;
+import dev.eagre.spark.RowNumber;
 import dev.eagre.spark.RowSteps;
 import java.io.IOException;
 import java.util.List;
@@ -25,6 +26,11 @@ public final class PythonApi {
         FunctionSpec spec = new FunctionSpec(name, code, DataType.fromJson(returns).asNullable(), options);
         return ExpressionUtils.column(
                 new PythonFunction(spec, RowSteps.sequence(List.of(ExpressionUtils.expression(arguments)))));
+    }
+
+    /** The number of each row among the consecutive rows of its record, by its provenance. */
+    public static Column rowNumber(Column source) {
+        return ExpressionUtils.column(new RowNumber(ExpressionUtils.expression(source)));
     }
 
     /**

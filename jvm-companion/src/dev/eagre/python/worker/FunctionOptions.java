@@ -40,7 +40,21 @@ public final class FunctionOptions {
         return hello;
     }
 
-    /** {@code map} for functions of a row, {@code batch} for functions of lists, or {@code state}. */
+    /** Whether the function shares its step with no other. */
+    public boolean runsAlone() {
+        return kind().equals("batch") || isSink();
+    }
+
+    boolean isSink() {
+        return kind().equals("sink");
+    }
+
+    /** How long the rows of a sink are tried again. */
+    long retryNanos() {
+        return json.get("retry_ms").asLong() * 1_000_000;
+    }
+
+    /** {@code map} for functions of a row, {@code batch} for functions of lists, {@code state}, or {@code sink}. */
     public String kind() {
         return json.get("kind").asText();
     }

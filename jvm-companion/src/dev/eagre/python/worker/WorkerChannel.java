@@ -11,6 +11,7 @@ import java.io.UncheckedIOException;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.types.StructType;
@@ -27,6 +28,12 @@ import scala.collection.Iterator;
 public final class WorkerChannel extends AbstractIterator<Object> {
     private static final int FRAME_ROWS = 512;
     private static final int FRAME_BYTES = 1 << 18;
+
+    /** The outcome of a row that a sink could not write for as long as it may try. */
+    private static final int SINK_FAILED = 2;
+
+    private static final long FIRST_PAUSE_MS = 100;
+    private static final long LONGEST_PAUSE_MS = 5_000;
 
     private final String key;
     private final WireBuffer hello;
@@ -200,7 +207,9 @@ public final class WorkerChannel extends AbstractIterator<Object> {
         for (int i = 0; i < count; i++) {
             InternalRow row = rows.poll();
             boolean failedBefore = failures.failedBefore(provenance(row));
-            if (message.takeByte() == 0) {
+            int outcome = message.takeByte();
+            if (outcome == SINK_FAILED) throw new SinkFailed(message.takeText());
+            if (outcome == 0) {
                 InternalRow result = results.read(message);
                 if (failedBefore) received.increment();
                 else answers.add(new JoinedRow(row, result));
@@ -249,7 +258,7 @@ public final class WorkerChannel extends AbstractIterator<Object> {
         worker = WorkerPool.create(key, hello, options);
     }
 
-    /** Called when the worker died or timed out: sends the unprocessed rows to a new one, one by one. */
+    /** Called when the worker died or timed out: a new one gets the unprocessed rows. */
     private void recover() throws IOException {
         Deque<InternalRow> unprocessed;
         synchronized (this) {
@@ -258,6 +267,12 @@ public final class WorkerChannel extends AbstractIterator<Object> {
         }
         failures.warn(failures.functions() + " " + worker.failure() + "; a new worker takes over "
                 + unprocessed.size() + " rows");
+        if (options.isSink()) writeAgain(unprocessed);
+        else callAgain(unprocessed);
+    }
+
+    /** Sends rows to a function one by one, so that one that ends or stops its worker is found. */
+    private void callAgain(Deque<InternalRow> unprocessed) throws IOException {
         replace();
         WireBuffer single = new WireBuffer(1 << 12);
         Deque<InternalRow> singleRow = new ArrayDeque<>();
@@ -283,9 +298,57 @@ public final class WorkerChannel extends AbstractIterator<Object> {
         }
     }
 
-    /** Cleans up when the task has ended, in any way. */
+    /** Sends rows to a sink until it has answered all of them, or no attempt has succeeded for too long. */
+    private void writeAgain(Deque<InternalRow> unprocessed) throws IOException {
+        long began = System.nanoTime();
+        long pause = FIRST_PAUSE_MS;
+        while (!unprocessed.isEmpty()) {
+            try {
+                replace();
+                boolean retire = write(unprocessed);
+                if (retire) replace();
+            } catch (IOException error) {
+                WorkerPool.requireRunning(error);
+                worker.answered();
+                String reason = failures.functions() + " " + worker.failure();
+                if (System.nanoTime() - began > options.retryNanos()) throw new SinkFailed(reason);
+                failures.warn(reason + " again");
+                pause(pause);
+                pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
+            }
+        }
+    }
+
+    /** Sends rows to a sink, and waits for its answers; returns whether the worker asks to be replaced. */
+    private boolean write(Deque<InternalRow> rows) throws IOException {
+        WireBuffer all = new WireBuffer(1 << 12);
+        beginFrame(all);
+        all.setInt(4, rows.size());
+        rows.forEach(row -> encode(row, all));
+        worker.send(all);
+        boolean retire = false;
+        while (!rows.isEmpty()) {
+            worker.waiting();
+            retire = take(worker.receive(), rows);
+            worker.answered();
+        }
+        return retire;
+    }
+
+    private static void pause(long ms) {
+        try {
+            Thread.sleep(ms);
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+            throw new TaskKilledException("the query has been stopped");
+        }
+    }
+
+    /** Cleans up when the task has ended, in any way. A sink that is not writing may close its connections. */
     private void end() {
         ReaderThreads.stop(reader);
-        if (worker != null) WorkerPool.discard(worker);
+        if (worker == null) return;
+        if (options.isSink() && inFlight().isEmpty()) WorkerPool.dismiss(worker);
+        else WorkerPool.discard(worker);
     }
 }

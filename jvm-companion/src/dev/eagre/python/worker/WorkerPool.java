@@ -126,7 +126,8 @@ public final class WorkerPool {
     }
 
     /** Lets a worker shut down; kills it if it takes too long. */
-    private static void dismiss(Worker worker) {
+    static void dismiss(Worker worker) {
+        worker.answered();
         worker.disconnect();
         WATCHDOG.schedule(() -> discard(worker), EXIT_SECONDS, TimeUnit.SECONDS);
     }

@@ -1,0 +1,27 @@
+package dev.eagre.connectors.python;
+
+import dev.eagre.metrics.RowCounters;
+import org.apache.spark.sql.ForeachWriter;
+import org.apache.spark.sql.Row;
+
+/** The end of a pipeline with a sink in Python: it counts the rows that the sink has acknowledged. */
+public final class AcknowledgedRows extends ForeachWriter<Row> {
+    private final String pipeline;
+
+    public AcknowledgedRows(String pipeline) {
+        this.pipeline = pipeline;
+    }
+
+    @Override
+    public boolean open(long partition, long epoch) {
+        return true;
+    }
+
+    @Override
+    public void process(Row row) {
+        RowCounters.add(pipeline, "written");
+    }
+
+    @Override
+    public void close(Throwable error) {}
+}
