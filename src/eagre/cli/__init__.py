@@ -61,6 +61,7 @@ GROUPS = {
         ),
     },
     "Measure": {
+        "measure": (".kafka.measure", "Measure the latency of any topic's records."),
         "bench": ("eagre_bench.cli", "Measure systems side by side under the same load."),
     },
     "Installation": {

@@ -6,12 +6,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from eagre.connectors.kafka import HEADER, PROVENANCE_HEADER
-from eagre.latency import Meter, Result
+from eagre.latency.origin import provenance
 from eagre.reader import FENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from eagre.latency import Meter
 
 CONSUMER = {
     "group.id": "eagre-dashboard",
@@ -110,20 +111,6 @@ class ResultSampler:
         self._over.wait(seconds)
         self._after_gap |= set(self._last)
         self._consumer.assign(self._ends)
-
-
-def provenance(record: Any) -> Result | None:  # noqa: ANN401  (librdkafka's record has no types)
-    """Read the provenance of a result; None if it has none."""
-    for name, value in record.headers() or ():
-        if name not in (PROVENANCE_HEADER, HEADER) or not value:
-            continue
-        words = value.split(b" ")
-        place, time_ms = words[-2:] if len(words) > 1 else (b"", b"")
-        if not time_ms.isdigit():
-            return None
-        at = b"/".join(place.split(b"/")[: -1 if name == PROVENANCE_HEADER else -2])
-        return Result(at, int(time_ms), record.timestamp()[1])
-    return None
 
 
 def _is_fence(record: Any) -> bool:  # noqa: ANN401
