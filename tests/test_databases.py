@@ -415,6 +415,7 @@ def test_the_record_that_a_database_refuses_is_quarantined(
         wait_until(query.exception, 60, "the row was not refused")
         assert "DATABASE_REFUSED" in str(query.exception())
         assert gateway.suspects(spark, name) == [culprit] * crashes
+        assert gateway.suspects_of(spark, query) == [culprit]
     query = started(eagre_harness, pipeline, tmp_path / "3", quarantine={culprit})
     dead = DeadLetterTopic(eagre_harness, f"{name}-in")
     dead.begin = {0: 0}

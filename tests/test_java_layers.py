@@ -60,3 +60,39 @@ def test_a_wrong_use_is_detected(tmp_path, monkeypatch):
     wrong.parent.mkdir()
     wrong.write_text("package dev.eagre.commit;\nimport dev.eagre.python.state.PythonProcessor;\n")
     assert wrong_uses([wrong]) == ["commit/Wrong.java uses python/state"]
+
+
+PRIVATE = re.compile(r"\bsetAccessible\(|\bgetDeclared\w+\(")
+"""How code reaches private members of other classes."""
+
+
+def test_only_one_package_reaches_private_members():
+    assert {package(p) for p in SOURCES.rglob("*.java") if PRIVATE.search(p.read_text())} == {
+        "spark"
+    }
+
+
+STATIC = {
+    # by run, task or reader
+    *("ArrivalClock.CLOCKS", "Barrier.RUNS", "InFlightOffsets.TASKS", "Prefetch.RUNNING"),
+    *("RowCounters.COUNTS", "RowQueue.BY_READER", "SourceDelays.RUNS", "SuspectRecords.RETAINED"),
+    # by what it connects to, caches or locks, which queries may share
+    *("CheckSize.LIMITS", "ConnectionPool.POOLS", "DeadLetterProducer.OPEN", "DeliveryApi.LOCKS"),
+    *("EncoderCache.CACHE", "InterpreterCheck.REPORTS", "KafkaClients.CACHE"),
+    # workers and sums of the JVM
+    *("RowCounters.EARLIER", "WorkerPool.ALL", "WorkerPool.DAEMONS", "WorkerPool.IDLE"),
+}
+
+
+def static_maps(path):
+    """Return the static collections of a class that are filled while queries run."""
+    text = path.read_text()
+    return re.findall(r"static final (?:Map|Set|Deque|PerRun)<.*> (\w+) = new", text)
+
+
+def test_what_is_static_is_known():
+    """A new one must not be keyed by what two queries may share, such as a topic: see PerRun."""
+    names = {
+        f"{path.stem}.{name}" for path in SOURCES.rglob("*.java") for name in static_maps(path)
+    }
+    assert names == STATIC

@@ -16,6 +16,7 @@ MEMBERS = {
     "AGGREGATE_ITERATOR": "mid-epoch commits of aggregates",
     "PRODUCER_POOL": "mid-epoch commits",
     "SCAN_READERS": "mid-epoch commits",
+    "FAILED_TASK_VALUES": "skipping records that crash their task",
     "SETTING_SOURCES": "smaller tasks",
 }
 PROPERTY = "eagre.disable"

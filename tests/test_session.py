@@ -1,6 +1,8 @@
 import logging
 import os
 import shlex
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -12,6 +14,7 @@ from eagre.errors import JvmError, SettingsError
 from eagre.jvm import archive as archives
 from eagre.jvm import gateway
 from eagre.profile import PROFILE
+from eagre.session import IN_PROCESS_SHUFFLE
 
 
 @pytest.fixture(autouse=True)
@@ -229,3 +232,31 @@ def test_mllib_functions_are_available_in_plans(eagre_spark):
         array_to_vector(F.array(F.lit(1.5), F.lit(2.0))).alias("v")
     )
     assert vectors.select(vector_to_array("v").alias("a")).first().a == [1.5, 2.0]
+
+
+TWO_SESSIONS = """
+from pyspark.sql import SparkSession
+import eagre as eg
+from eagre.jvm import gateway
+
+def supported(shuffle):
+    builder = SparkSession.builder.master("local[2]")
+    builder.config("spark.shuffle.manager.incremental", shuffle)
+    spark = eg.configure(builder).getOrCreate()
+    rows = eg.Kafka("in", schema="n INT").read(spark, "localhost:1").groupBy("n").count()
+    kind = gateway.supported_commits(rows)
+    spark.stop()
+    return kind
+
+print([supported(shuffle) for shuffle in SHUFFLES])
+"""
+
+
+def test_the_shuffle_of_an_earlier_session_does_not_count(tmp_path):
+    """Without Eagre's shuffle the rows in flight are not counted, and state cannot be committed."""
+    shuffles = IN_PROCESS_SHUFFLE, "org.apache.spark.shuffle.streaming.StreamingShuffleManager"
+    code = f"SHUFFLES = {shuffles}\n{TWO_SESSIONS}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "['state', '']"

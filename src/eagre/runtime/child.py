@@ -27,6 +27,7 @@ from eagre.errors import CheckpointError, EagreError, JvmError, PipelineFailed, 
 from eagre.jvm import gateway
 from eagre.jvm.archive import archive
 from eagre.preflight import check
+from eagre.profile import clients_of
 from eagre.python.packages import needed
 from eagre.python.shipping import ship_modules
 from eagre.runtime.execution.executors import LOST, Executors
@@ -233,7 +234,8 @@ def _run_query(
         parent.say(str(member))
     executors.prepare()
     parent.tell("phase", text="preparing topics and checkpoint")
-    query = Run(spark, resolve(pipeline, spec, checkpoint, parent.say), parent, executors)
+    resolved = resolve(pipeline, spec, clients_of(spark), checkpoint, parent.say)
+    query = Run(spark, resolved, parent, executors)
     try:
         return query.until_end(query.start())
     except DrainedBeforeStart:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eagre.broker.topics import Offsets
     from eagre.connectors import KafkaSource, KafkaTopic, Mode
     from eagre.pipeline import Pipeline
+    from eagre.profile import Clients
     from eagre.runtime.spec import RunSpec
 
 
@@ -28,6 +29,8 @@ class ResolvedRun:
         pipeline: The pipeline; its topics name their cluster.
         mode: The mode.
         every: The commit interval in real time, the trigger in micro-batch.
+        delivery: The delivery guarantee of the sink.
+        clients: The Kafka client options of the profile.
         requested_start: Where a new checkpoint begins, as the user wrote it.
         checkpoint: The checkpoint.
         topics: The topics of the sources' cluster; None if no source is a topic.
@@ -41,6 +44,8 @@ class ResolvedRun:
     pipeline: Pipeline
     mode: Mode
     every: str | None
+    delivery: str
+    clients: Clients
     requested_start: str | None
     checkpoint: Checkpoint
     topics: Topics | None
@@ -81,7 +86,11 @@ class ResolvedRun:
 
 
 def resolve(
-    pipeline: Pipeline, spec: RunSpec, checkpoint: Checkpoint, say: Callable[[str], None]
+    pipeline: Pipeline,
+    spec: RunSpec,
+    clients: Clients,
+    checkpoint: Checkpoint,
+    say: Callable[[str], None],
 ) -> ResolvedRun:
     """Validate topics and checkpoint before anything is read.
 
@@ -100,11 +109,7 @@ def resolve(
         _ensure_topics(outputs, (sink,), say)
     bound = checkpoint.binding()
     fresh = bound is None
-    begin: Offsets = {}
-    known = bound.topics.keys() if bound else set()
-    for source in pipeline.kafka_sources:
-        if topics and known.isdisjoint(source.topics):
-            begin |= _begin(topics, source, spec.mode, spec.start)
+    begin = _begin_of_new(pipeline, spec, bound, topics)
     binding = Binding(
         pipeline.name,
         topics.cluster_id() if topics else "",
@@ -117,8 +122,7 @@ def resolve(
             "continue"
         )
     if fresh and batch >= 0:
-        if topics:
-            _require_plausible(checkpoint, committed, topics)
+        _require_plausible(checkpoint, committed, topics)
         say(
             f"checkpoint {checkpoint.path} was created without eagre run; it is now bound to this "
             "pipeline"
@@ -129,6 +133,8 @@ def resolve(
         pipeline=pipeline,
         mode=spec.mode,
         every=spec.every or pipeline.default_every(spec.mode),
+        delivery=pipeline.sink.guarantee,
+        clients=clients,
         requested_start=spec.start,
         checkpoint=checkpoint,
         topics=topics,
@@ -140,9 +146,9 @@ def resolve(
     )
 
 
-def _require_plausible(checkpoint: Checkpoint, committed: Offsets, topics: Topics) -> None:
+def _require_plausible(checkpoint: Checkpoint, committed: Offsets, topics: Topics | None) -> None:
     """Reject an unbound checkpoint whose offsets are beyond the ends of the topics."""
-    for name, ends in topics.ends(committed).items():
+    for name, ends in topics.ends(committed).items() if topics else ():
         beyond = [p for p, offset in committed[name].items() if offset > ends.get(p, 0)]
         if beyond:
             raise CheckpointError(
@@ -188,6 +194,18 @@ def _create(topics: Topics, endpoint: KafkaTopic, name: str) -> None:
             hint=f"`eagre topic create {name} --brokers {topics.brokers}` creates it.",
         )
     topics.create(name, endpoint.partitions)
+
+
+def _begin_of_new(
+    pipeline: Pipeline, spec: RunSpec, bound: Binding | None, topics: Topics | None
+) -> Offsets:
+    """Return where the sources begin that the checkpoint does not have."""
+    begin: Offsets = {}
+    known = bound.topics.keys() if bound else set()
+    for source in pipeline.kafka_sources:
+        if topics and known.isdisjoint(source.topics):
+            begin |= _begin(topics, source, spec.mode, spec.start)
+    return begin
 
 
 def _begin(topics: Topics, source: KafkaSource, mode: Mode, start: str | None) -> Offsets:

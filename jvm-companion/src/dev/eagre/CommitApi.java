@@ -17,6 +17,8 @@ import java.util.List;
 import java.util.UUID;
 import java.util.stream.Stream;
 import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.shuffle.PipelinedShuffleManager;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
@@ -110,8 +112,10 @@ public final class CommitApi {
         return context.isLocal() && !context.master().contains(",");
     }
 
+    /** Whether this session's real-time shuffles count their rows. */
     private static boolean shuffledRowsAreCounted(SparkContext spark) {
-        return inOneJvm(spark) ? InProcessShuffle.inUse() : CountedShuffle.inUse();
+        PipelinedShuffleManager shuffle = SparkEnv.get().pipelinedShuffleManager();
+        return inOneJvm(spark) ? shuffle instanceof InProcessShuffle : shuffle instanceof CountedShuffle;
     }
 
     /** Waits for the tasks of a stopped query; see {@link Barrier#awaitEnd}. */
@@ -123,11 +127,10 @@ public final class CommitApi {
      * Starts the commits of a running query; see {@link MidEpochCommits}.
      *
      * @param patienceMs how long a commit waits for the rows in flight at first
-     * @param pipeline the name under which the query sends dead letters
      * @param clientId the client id of its sink's producers
      */
     public static MidEpochCommits start(
-            StreamingQuery query, boolean pauses, long patienceMs, String pipeline, String clientId) throws Exception {
-        return new MidEpochCommits(query, pauses, patienceMs, Cluster.participants(query, pipeline, clientId));
+            StreamingQuery query, boolean pauses, long patienceMs, String clientId) throws Exception {
+        return new MidEpochCommits(query, pauses, patienceMs, Cluster.participants(query, clientId));
     }
 }

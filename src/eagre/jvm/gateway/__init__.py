@@ -20,6 +20,7 @@ from eagre.jvm.gateway.metrics import (
     parse_partition,
     row_counts,
     suspects,
+    suspects_of,
     upserted,
     written,
 )
@@ -120,6 +121,7 @@ __all__ = [
     "subscriptions",
     "supported_commits",
     "suspects",
+    "suspects_of",
     "transform_with_state",
     "unpacked",
     "upserted",

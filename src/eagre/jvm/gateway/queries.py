@@ -63,13 +63,10 @@ class MidEpochCommits:
         *,
         pauses: bool,
         patience: float,
-        pipeline: str,
         client_id: str,
     ) -> None:
         api = companion(spark, "CommitApi")
-        self._java = api.start(
-            _java_query(query), pauses, int(patience * 1000), pipeline, client_id
-        )
+        self._java = api.start(_java_query(query), pauses, int(patience * 1000), client_id)
 
     def request(self) -> None:
         """Request a commit; it completes when the producers have sent their buffered records."""

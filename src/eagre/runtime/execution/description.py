@@ -8,13 +8,12 @@ from eagre.broker.client import is_access
 from eagre.connectors.error_policy import SUFFIX
 from eagre.connectors.kafka import CLIENT_OPTIONS, EXACTLY_ONCE_OPTIONS
 from eagre.jvm import gateway
-from eagre.profile import CHOICE, GC_OPTIONS, PROFILE, clients_of
+from eagre.profile import CHOICE, GC_OPTIONS, PROFILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from eagre.connectors import KafkaTopic
-    from eagre.pipeline import Pipeline
     from eagre.runtime.resolved_run import ResolvedRun
 
 _MORE = (
@@ -49,9 +48,9 @@ def about(spark: SparkSession, resolved: ResolvedRun) -> Description:
             "source": _cluster(*pipeline.kafka_sources[:1]),
             "sink": _cluster(pipeline.kafka_sink),
         },
-        "delivery": sink.guarantee,
+        "delivery": resolved.delivery,
         "slots": gateway.slots(spark),
-        "settings": {**_requested(resolved), **_spark(spark), **_clients(spark, pipeline)},
+        "settings": {**_requested(resolved), **_spark(spark), **_clients(resolved)},
         "slo": pipeline.slo.text if pipeline.slo else "",
     }
 
@@ -82,9 +81,9 @@ def _spark(spark: SparkSession) -> dict[str, str]:
     return {**shown, GC_OPTIONS.key: " ".join(word for word in options if word != _SPARK_OPTION)}
 
 
-def _clients(spark: SparkSession, pipeline: Pipeline) -> dict[str, str]:
+def _clients(resolved: ResolvedRun) -> dict[str, str]:
     """Return the client options of source and sink, except those for security."""
-    profile = clients_of(spark)
+    pipeline, profile = resolved.pipeline, resolved.clients
     clients: dict[str, str] = {}
     for source in pipeline.kafka_sources:
         options = _without_access({**profile.source, **CLIENT_OPTIONS, **source.options})

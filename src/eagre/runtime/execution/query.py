@@ -94,7 +94,7 @@ class Run:
     def _blame(self) -> None:
         """Count the records that crashed a task; after two crashes they are skipped."""
         for topic, partition, offset in self.quarantine.blame(
-            gateway.suspects(self.spark, self.pipeline.name)
+            gateway.suspects_of(self.spark, self.query) if self.query else []
         ):
             self.parent.say(
                 f"record {topic}/{partition}/{offset} crashed its task {CRASHES} times: it is now "
@@ -185,7 +185,6 @@ class Run:
                 query,
                 pauses=pauses,
                 patience=schedule.PATIENCE_SECONDS,
-                pipeline=self.pipeline.name,
                 client_id=sink.client_id(self.pipeline.name) if sink else "",
             ),
             self.checkpoint,
@@ -228,7 +227,7 @@ class Run:
             elif self.schedule and (watchdog.grown or self.schedule.epoch_too_long):
                 self._close(query)
                 return True
-            metrics = self._metrics()
+            metrics = self._metrics(query)
             lags = {gateway.parse_partition(name): lag for name, lag in metrics.lag.items()}
             progress = query.lastProgress
             lag = self._lag(progress, lags)
@@ -236,7 +235,7 @@ class Run:
             self._report(query, progress)
             epochs = self._epochs_done(progress)
             jvm = {**asdict(metrics), "at": time.time()}
-            late = gateway.row_counts(self.spark).get(f"{self.pipeline.name}/late", 0)
+            late = gateway.row_counts(self.spark, query).get(f"{self.pipeline.name}/late", 0)
             commit = overdue.observe(epochs, self._commit_waits_for(lag))
             self.parent.tell(
                 "status", lag=lag, written=written, epochs=epochs, late=late, metrics=jvm, **commit
@@ -305,9 +304,9 @@ class Run:
         seconds = time.monotonic() - self.started
         return f"caught up: {backlog:,} records in {seconds:.1f} s ({backlog / seconds:,.0f}/s)"
 
-    def _metrics(self) -> gateway.JvmMetrics:
+    def _metrics(self, query: StreamingQuery) -> gateway.JvmMetrics:
         """Read the metrics of the JVM, with only the consumers of the sources."""
-        metrics = gateway.jvm_metrics(self.spark)
+        metrics = gateway.jvm_metrics(self.spark, query)
         sources = self.resolved.sources
         lag = {
             at: lag for at, lag in metrics.lag.items() if gateway.parse_partition(at)[0] in sources

@@ -5,7 +5,6 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import dev.eagre.commit.Participants;
 import dev.eagre.metrics.JvmMetrics;
 import dev.eagre.metrics.RowCounters;
-import dev.eagre.spark.SinkProducers;
 import dev.eagre.spark.SparkInternals;
 import java.nio.file.Path;
 import java.util.List;
@@ -26,15 +25,14 @@ public final class Cluster {
     /**
      * The tasks of a query that has just been started.
      *
-     * @param pipeline the name under which it sends dead letters
      * @param clientId the client id of its sink's producers
      */
-    public static Participants participants(StreamingQuery query, String pipeline, String clientId) throws Exception {
+    public static Participants participants(StreamingQuery query, String clientId) throws Exception {
         Path state = SparkInternals.localCheckpoint(query).resolve("state");
         Executors executors = Executors.current();
         return executors == null
-                ? new LocalParticipants(RunPart.join(query.runId(), pipeline, clientId, state))
-                : new ExecutorParticipants(query.runId(), executors, pipeline, clientId, state.toString());
+                ? new LocalParticipants(RunPart.join(query.runId(), clientId, state))
+                : new ExecutorParticipants(query.runId(), executors, clientId, state.toString());
     }
 
     /** How many tasks the executors can run at the same time; -1 if tasks run in this JVM, or nobody knows. */
@@ -59,10 +57,10 @@ public final class Cluster {
         return Executors.JSON.writeValueAsString(executors == null ? List.of() : executors.removed());
     }
 
-    /** What this JVM and the executors count, as JSON; see {@link JvmMetrics}. */
-    public static String metrics() throws Exception {
+    /** What this JVM and the executors count, as JSON, with the waits of a run; see {@link JvmMetrics}. */
+    public static String metrics(String run) throws Exception {
         Executors executors = Executors.current();
-        String driver = JvmMetrics.report();
+        String driver = JvmMetrics.report(run);
         return executors == null ? driver : executors.metrics().addTo(object(driver)).toString();
     }
 
@@ -79,7 +77,7 @@ public final class Cluster {
 
     /** Delivers what an earlier run of a query left in its producers, so that nothing of it appears later. */
     public static void deliver(String clientId) throws Exception {
-        SinkProducers.flushAll(clientId);
+        RunPart.deliverEarlier(clientId);
         Executors executors = Executors.current();
         if (executors == null) return;
         executors.ask(Executors.JSON.createObjectNode().put("do", "deliver").put("client", clientId), FLUSH_MS);

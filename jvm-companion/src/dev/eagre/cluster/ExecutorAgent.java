@@ -9,7 +9,6 @@ import dev.eagre.commit.Barrier;
 import dev.eagre.commit.RecordPosition;
 import dev.eagre.metrics.JvmMetrics;
 import dev.eagre.metrics.RowCounters;
-import dev.eagre.spark.SinkProducers;
 import dev.eagre.state.StateStores;
 import java.nio.file.Path;
 import java.util.List;
@@ -141,7 +140,7 @@ final class ExecutorAgent implements ExecutorPlugin {
 
     private ObjectNode metrics() throws Exception {
         ObjectNode metrics = Executors.JSON.createObjectNode();
-        metrics.set("jvm", Executors.JSON.readTree(JvmMetrics.report()));
+        metrics.set("jvm", Executors.JSON.readTree(JvmMetrics.report(null)));
         metrics.set("rows", Executors.JSON.readTree(RowCounters.all()));
         ArrayNode reading = metrics.putArray("reading");
         for (RunPart part : runs.values()) {
@@ -169,7 +168,7 @@ final class ExecutorAgent implements ExecutorPlugin {
                 runs.computeIfAbsent(run, id -> join(command));
                 return true;
             case "deliver":
-                SinkProducers.flushAll(command.get("client").asText());
+                RunPart.deliverEarlier(command.get("client").asText());
                 return true;
             case "left":
                 return Barrier.awaitEnd(UUID.fromString(run), 0);
@@ -188,7 +187,6 @@ final class ExecutorAgent implements ExecutorPlugin {
         String state = command.path("state").asText("");
         return RunPart.join(
                 UUID.fromString(command.get("run").asText()),
-                command.get("pipeline").asText(),
                 command.get("client").asText(),
                 state.isEmpty() ? null : Path.of(state));
     }

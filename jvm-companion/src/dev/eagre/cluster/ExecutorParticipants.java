@@ -34,14 +34,14 @@ public final class ExecutorParticipants implements Participants {
     private long members;
     private volatile String waitsFor = "the query's tasks have not started";
 
-    ExecutorParticipants(UUID run, Executors executors, String pipeline, String clientId, String stateFolder)
+    ExecutorParticipants(UUID run, Executors executors, String clientId, String stateFolder)
             throws Exception {
         this.run = run;
         this.executors = executors;
         lostBefore = executors.removed().size();
         executors.join(
                 run.toString(),
-                command("join").put("pipeline", pipeline).put("client", clientId).put("state", stateFolder));
+                command("join").put("client", clientId).put("state", stateFolder));
     }
 
     private ObjectNode command(String step) {

@@ -1,5 +1,6 @@
 package dev.eagre.commit;
 
+import dev.eagre.spark.StreamingRun;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -22,9 +23,6 @@ import org.apache.spark.util.TaskCompletionListener;
  * <p>There is one barrier for each run of a query; its tasks find it by the run that started them.
  */
 public final class Barrier {
-    /** Spark makes the id of a streaming query's run the job group of its tasks. */
-    private static final String RUN = "spark.jobGroup.id";
-
     private static final String EPOCH = "streaming.sql.batchId";
 
     /** What other executors have received is known some milliseconds later: a smaller window would hold quick rows. */
@@ -180,7 +178,7 @@ public final class Barrier {
 
     /** The barrier of a task's run, until the task has ended. */
     static Barrier of(TaskContext task) {
-        String run = run(task);
+        String run = StreamingRun.of(task);
         task.addTaskCompletionListener((TaskCompletionListener) context -> leave(run));
         return enter(run);
     }
@@ -204,11 +202,6 @@ public final class Barrier {
     private static long epoch(TaskContext task) {
         String epoch = task.getLocalProperty(EPOCH);
         return epoch == null ? -1 : Long.parseLong(epoch);
-    }
-
-    private static String run(TaskContext task) {
-        String run = task.getLocalProperty(RUN);
-        return run == null ? "" : run;
     }
 
     /**
@@ -300,7 +293,7 @@ public final class Barrier {
     }
 
     private static <T> T register(TaskContext task, Function<Barrier, Set<T>> registry, Function<Barrier, T> create) {
-        String run = run(task);
+        String run = StreamingRun.of(task);
         Barrier barrier = enter(run);
         Set<T> entries = registry.apply(barrier);
         T entry = create.apply(barrier);

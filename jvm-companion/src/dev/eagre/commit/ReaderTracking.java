@@ -3,6 +3,7 @@ package dev.eagre.commit;
 import dev.eagre.spark.PhysicalRule;
 import dev.eagre.spark.PlanTree;
 import dev.eagre.spark.PrivateMember;
+import dev.eagre.spark.SparkInternals;
 import java.io.IOException;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -33,7 +34,7 @@ public final class ReaderTracking {
     private static void track(SparkPlan plan) {
         for (SparkPlan leaf : PlanTree.<SparkPlan>list(plan.collectLeaves())) {
             if (leaf instanceof RealTimeStreamScanExec scan && !(scan.readerFactory() instanceof Readers)) {
-                PrivateMember.SCAN_READERS.write("readerFactory", scan, new Readers(scan.readerFactory()));
+                SparkInternals.replaceReaders(scan, new Readers(scan.readerFactory()));
             }
         }
     }

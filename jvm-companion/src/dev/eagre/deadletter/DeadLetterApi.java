@@ -1,5 +1,6 @@
 package dev.eagre.deadletter;
 
+import dev.eagre.spark.SparkInternals;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.SparkContext;
@@ -11,6 +12,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
 import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.types.AbstractDataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.ObjectType;
@@ -30,6 +32,15 @@ public final class DeadLetterApi {
         SparkContext context = SparkSession.active().sparkContext();
         SuspectRecords suspects = SuspectRecords.of(ErrorPolicy.read(rules).get("pipeline").asText(), context);
         return ExpressionUtils.column(new ParseRecord(new ParseRecord.Rules(rules, suspects), expressions(record)));
+    }
+
+    /** The records at which tasks of a query failed: topic, partition, offset; those of each source in their order. */
+    public static List<String[]> suspects(StreamingQuery query) {
+        List<String[]> suspects = new ArrayList<>();
+        for (ParseRecord source : QueryContext.sources(SparkInternals.execution(query).analyzedPlan())) {
+            suspects.addAll(source.rules().suspects().positions());
+        }
+        return suspects;
     }
 
     /** Whether a record fits into the sink; the columns are the arguments of {@link CheckSize#fits}. */

@@ -1,6 +1,7 @@
 package dev.eagre.deadletter;
 
 import dev.eagre.connectors.kafka.KafkaClients;
+import dev.eagre.spark.PerRun;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -34,11 +35,11 @@ final class DeadLetterProducer {
     private final LinkedBlockingQueue<Request> queue = new LinkedBlockingQueue<>();
     private final Set<String> createdTopics = ConcurrentHashMap.newKeySet();
     private final SourceRecordReader originals;
-    private final Map<String, PipelineDeadLetters> pipelines = new ConcurrentHashMap<>();
+    private final PerRun<RunDeadLetters> runs = new PerRun<>(RunDeadLetters::new);
     private Object producer;
 
-    /** What was sent for a pipeline: the last dead letter, and how many were lost. */
-    private static final class PipelineDeadLetters {
+    /** What a run of a query has sent: the last dead letter, and how many were lost. */
+    private static final class RunDeadLetters {
         private CompletableFuture<Void> last = CompletableFuture.completedFuture(null);
         private final AtomicLong lost = new AtomicLong();
 
@@ -87,25 +88,33 @@ final class DeadLetterProducer {
     }
 
     /** Queues a dead letter; the future completes when the cluster has stored it. */
-    synchronized CompletableFuture<Void> send(String pipeline, String source, String topic, DeadLetter letter) {
+    synchronized CompletableFuture<Void> send(
+            String run, String pipeline, String source, String topic, DeadLetter letter) {
         Request request = new Request(pipeline, source, topic, letter);
-        PipelineDeadLetters letters = pipelines.computeIfAbsent(pipeline, name -> new PipelineDeadLetters());
+        RunDeadLetters letters = runs.of(run);
         request.done.whenComplete((done, error) -> letters.lost.addAndGet(error == null ? 0 : 1));
         queue.add(request);
         letters.sent(request.done);
         return request.done;
     }
 
-    /** Waits until every dead letter of a pipeline so far is delivered or lost, and returns how many were lost. */
-    static long lost(String pipeline) {
+    /** Waits until every dead letter of a run so far is delivered or lost, and returns how many were lost. */
+    static long lost(String run) {
         long lost = 0;
         for (DeadLetterProducer producer : OPEN.values()) {
-            PipelineDeadLetters letters = producer.pipelines.get(pipeline);
+            RunDeadLetters letters = producer.runs.find(run);
             if (letters == null) continue;
             failure(letters.last());
             lost += letters.lost.get();
         }
         return lost;
+    }
+
+    /** Waits until every dead letter so far is delivered or lost. */
+    static void awaitAll() {
+        for (DeadLetterProducer producer : OPEN.values()) {
+            producer.runs.all().values().forEach(letters -> failure(letters.last()));
+        }
     }
 
     private void run() {

@@ -1,6 +1,7 @@
 package dev.eagre.deadletter;
 
 import dev.eagre.commit.RecordPosition;
+import dev.eagre.spark.FailedTaskValues;
 import java.io.Serializable;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -9,11 +10,10 @@ import java.util.List;
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskKilledException;
 import org.apache.spark.util.CollectionAccumulator;
-import scala.Option;
 
 /**
- * The records at which tasks of a query failed. They reach the driver in an accumulator. Spark's public
- * accumulators discard the values of failed tasks; one registered like Spark's internal ones does not.
+ * The records at which tasks of a query failed. They reach the driver in an accumulator that keeps the values of
+ * failed tasks.
  */
 public final class SuspectRecords implements Serializable {
     private static final Deque<SuspectRecords> RETAINED = new ArrayDeque<>();
@@ -34,7 +34,7 @@ public final class SuspectRecords implements Serializable {
 
     static SuspectRecords of(String pipeline, SparkContext context) {
         SuspectRecords suspects = new SuspectRecords(pipeline);
-        suspects.positions.register(context, Option.apply("eagre-suspects"), true);
+        FailedTaskValues.register(suspects.positions, context, "eagre-suspects");
         return suspects.retain();
     }
 
@@ -69,15 +69,20 @@ public final class SuspectRecords implements Serializable {
         return inWork;
     }
 
+    /** The suspects: topic, partition, offset; oldest first. */
+    List<String[]> positions() {
+        return positions.value().stream()
+                .map(at -> new String[] {at.topic(), String.valueOf(at.partition()), String.valueOf(at.offset())})
+                .toList();
+    }
+
     /** The suspects of this session's latest queries: pipeline, topic, partition, offset; oldest first. */
     public static List<String[]> all() {
         List<String[]> positions = new ArrayList<>();
         synchronized (RETAINED) {
             for (SuspectRecords suspects : RETAINED) {
-                for (RecordPosition at : suspects.positions.value()) {
-                    positions.add(new String[] {
-                        suspects.pipeline, at.topic(), String.valueOf(at.partition()), String.valueOf(at.offset())
-                    });
+                for (String[] at : suspects.positions()) {
+                    positions.add(new String[] {suspects.pipeline, at[0], at[1], at[2]});
                 }
             }
         }

@@ -1,7 +1,9 @@
 package dev.eagre.deadletter;
 
+import dev.eagre.spark.StreamingRun;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import org.apache.spark.SparkException;
 
@@ -29,7 +31,8 @@ public final class TaskDeadLetters {
             await(sent.poll());
         }
         if (sent.size() >= MAX_UNFLUSHED || bytes + size > MAX_BYTES) flush();
-        sent.add(DeadLetterProducer.of(topics.settings(source)).send(pipeline, topics.source(topic), topic, letter));
+        sent.add(DeadLetterProducer.of(topics.settings(source)).send(
+                StreamingRun.current(), pipeline, topics.source(topic), topic, letter));
         bytes += size;
         return topic;
     }
@@ -42,9 +45,14 @@ public final class TaskDeadLetters {
         bytes = 0;
     }
 
-    /** Waits until all dead letters of a pipeline in this JVM are delivered or lost, and returns how many were lost. */
-    public static long lost(String pipeline) {
-        return DeadLetterProducer.lost(pipeline);
+    /** Waits until all dead letters of a run in this JVM are delivered or lost, and returns how many were lost. */
+    public static long lost(UUID run) {
+        return DeadLetterProducer.lost(run.toString());
+    }
+
+    /** Waits until all dead letters of this JVM are delivered or lost. */
+    public static void awaitAll() {
+        DeadLetterProducer.awaitAll();
     }
 
     private static void await(CompletableFuture<Void> delivery) {

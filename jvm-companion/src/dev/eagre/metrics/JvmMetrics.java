@@ -24,8 +24,8 @@ public final class JvmMetrics {
 
     private JvmMetrics() {}
 
-    /** GC pauses, heap, and lag and waits by partition, as JSON. */
-    public static String report() throws JMException, JsonProcessingException {
+    /** GC pauses, heap, lag by partition, and waits by partition of one run, or of all if it is null, as JSON. */
+    public static String report(String run) throws JMException, JsonProcessingException {
         Map<String, Object> facts = new LinkedHashMap<>();
         facts.put("pauses", PAUSES.get());
         facts.put("paused_ms", PAUSED_MS.get());
@@ -33,7 +33,7 @@ public final class JvmMetrics {
         facts.put("heap_mb", ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed() >> 20);
         facts.put("lag", ConsumerLag.lag());
         facts.put("consumed", ConsumerLag.consumed());
-        facts.put("waits", SourceDelays.all());
+        facts.put("waits", SourceDelays.all(run));
         return new ObjectMapper().writeValueAsString(facts);
     }
 

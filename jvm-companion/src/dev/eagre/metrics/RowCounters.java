@@ -2,35 +2,49 @@ package dev.eagre.metrics;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import dev.eagre.spark.PerRun;
+import dev.eagre.spark.StreamingRun;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.LongAdder;
 
-/** Counts rows of this JVM that failed, arrived too late or were written, by pipeline and outcome. */
+/** Counts rows of this JVM that failed, arrived too late or were written, by run, pipeline and outcome. */
 public final class RowCounters {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final Map<String, LongAdder> COUNTS = new ConcurrentHashMap<>();
+
+    /** Counts of runs that are no longer retained: a sum must not decrease. */
+    private static final Map<String, LongAdder> EARLIER = new ConcurrentHashMap<>();
+
+    private static final PerRun<Map<String, LongAdder>> COUNTS = new PerRun<>(
+            ConcurrentHashMap::new,
+            counts -> counts.forEach((name, count) -> add(EARLIER, name, count.sum())));
 
     private RowCounters() {}
 
-    /** Counts a row. */
+    /** Counts a row of the current task's run. */
     public static void add(String pipeline, String outcome) {
-        add(pipeline, outcome, 1);
+        add(StreamingRun.current(), pipeline, outcome, 1);
     }
 
-    /** Counts rows. */
-    public static void add(String pipeline, String outcome, int rows) {
-        COUNTS.computeIfAbsent(pipeline + "/" + outcome, name -> new LongAdder()).add(rows);
+    /** Counts rows of a run. */
+    public static void add(String run, String pipeline, String outcome, int rows) {
+        add(COUNTS.of(run), pipeline + "/" + outcome, rows);
+    }
+
+    private static void add(Map<String, LongAdder> counts, String name, long rows) {
+        counts.computeIfAbsent(name, key -> new LongAdder()).add(rows);
     }
 
     /**
-     * The counts by "pipeline/outcome", as JSON. Iterating over a Java collection from Python ends with an exception,
+     * The counts by "run:pipeline/outcome", as JSON. Iterating over a Java collection from Python ends with an exception,
      * and PySpark makes the JVM search all jars to identify its class.
      */
     public static String all() throws JsonProcessingException {
-        Map<String, Long> counts = new TreeMap<>();
-        COUNTS.forEach((name, count) -> counts.put(name, count.sum()));
-        return JSON.writeValueAsString(counts);
+        Map<String, Long> all = new TreeMap<>();
+        EARLIER.forEach((name, count) -> all.put(name, count.sum()));
+        COUNTS.all().forEach((run, counts) -> counts.forEach(
+                (name, count) -> all.merge(StreamingRun.qualified(run, name), count.sum(), Long::sum)));
+        return JSON.writeValueAsString(all);
     }
 }

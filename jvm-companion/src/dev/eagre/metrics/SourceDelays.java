@@ -1,5 +1,7 @@
 package dev.eagre.metrics;
 
+import dev.eagre.spark.PerRun;
+import dev.eagre.spark.StreamingRun;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -8,11 +10,11 @@ import java.util.concurrent.atomic.LongAdder;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * How long records had waited when this JVM read them, by topic and partition: from their timestamp to the
+ * How long records had waited when this JVM read them, by run, topic and partition: from their timestamp to the
  * moment a task reads them.
  */
 public final class SourceDelays {
-    private static final Map<String, SourceDelays> ALL = new ConcurrentHashMap<>();
+    private static final PerRun<Map<String, SourceDelays>> RUNS = new PerRun<>(ConcurrentHashMap::new);
 
     private final LongAdder records = new LongAdder();
     private final LongAdder sumMs = new LongAdder();
@@ -20,8 +22,9 @@ public final class SourceDelays {
 
     private SourceDelays() {}
 
+    /** The delays of a partition in the run of the current task. */
     public static SourceDelays of(UTF8String topic, int partition) {
-        return ALL.computeIfAbsent(topic + "/" + partition, at -> new SourceDelays());
+        return RUNS.of(StreamingRun.current()).computeIfAbsent(topic + "/" + partition, at -> new SourceDelays());
     }
 
     public void read(long timestampMicros) {
@@ -31,11 +34,18 @@ public final class SourceDelays {
         if (waited > longestMs.get()) longestMs.accumulateAndGet(waited, Math::max);
     }
 
-    /** The number of records, their total wait in milliseconds, and the longest wait since the last call. */
-    public static Map<String, long[]> all() {
+    /**
+     * By "run:topic/partition" the number of records, their total wait in milliseconds, and the longest wait since the
+     * last call; of one run, or of all if it is null.
+     */
+    public static Map<String, long[]> all(String run) {
         Map<String, long[]> all = new HashMap<>();
-        ALL.forEach((at, delays) -> all.put(
-                at, new long[] {delays.records.sum(), delays.sumMs.sum(), delays.longestMs.getAndSet(0)}));
+        RUNS.all().forEach((id, partitions) -> {
+            if (run != null && !run.equals(id)) return;
+            partitions.forEach((at, delays) -> all.put(
+                    StreamingRun.qualified(id, at),
+                    new long[] {delays.records.sum(), delays.sumMs.sum(), delays.longestMs.getAndSet(0)}));
+        });
         return all;
     }
 }

@@ -1,5 +1,6 @@
 package dev.eagre.operators;
 
+import dev.eagre.spark.PerRun;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
@@ -14,7 +15,7 @@ import java.util.concurrent.ConcurrentHashMap;
 final class ArrivalClock {
     private static final long RECENT_MS = 1_000;
     private static final long KNOWN_MS = 3_600_000;
-    private static final Map<String, ArrivalClock> CLOCKS = new ConcurrentHashMap<>();
+    private static final PerRun<Map<String, ArrivalClock>> CLOCKS = new PerRun<>(ConcurrentHashMap::new);
 
     private final long start;
     private long since;
@@ -36,7 +37,7 @@ final class ArrivalClock {
 
     /** The clock of a run that started at a time in milliseconds. */
     static ArrivalClock of(UUID run, String operator, int partition, long start) {
-        return CLOCKS.computeIfAbsent(run + "/" + operator + "/" + partition, name -> new ArrivalClock(start));
+        return CLOCKS.of(run.toString()).computeIfAbsent(operator + "/" + partition, name -> new ArrivalClock(start));
     }
 
     /**

@@ -45,8 +45,7 @@ public final class PlanCache {
     public static void install(StreamingQuery query) {
         SessionState state = SparkInternals.execution(query).sparkSessionForStream().sessionState();
         if (state.analyzer() instanceof CachingAnalyzer || !PrivateMember.SESSION_PLANNER.available()) return;
-        PrivateMember.SESSION_PLANNER.write("analyzer", state, new CachingAnalyzer(state.analyzer()));
-        PrivateMember.SESSION_PLANNER.write("optimizer", state, new CachingOptimizer(state));
+        SparkInternals.replacePlanner(state, new CachingAnalyzer(state.analyzer()), new CachingOptimizer(state));
     }
 
     /** A plan without the parts that change between epochs; null if it must be planned again each time. */

@@ -18,17 +18,6 @@ import scala.collection.Iterator;
 
 /** Spark's streaming shuffle over the network. Both ends count the rows, because none may be in flight when state is written. */
 public final class CountedShuffle extends StreamingShuffleManager {
-    private static volatile boolean inUse;
-
-    public CountedShuffle() {
-        inUse = true;
-    }
-
-    /** Whether the rows of this application's real-time shuffles are counted. */
-    public static boolean inUse() {
-        return inUse;
-    }
-
     @Override
     public <K, V> ShuffleWriter<K, V> getWriter(
             ShuffleHandle handle, long mapId, TaskContext task, ShuffleWriteMetricsReporter metrics) {

@@ -27,18 +27,7 @@ import scala.collection.Iterator;
  * ends count the rows, because none may be in flight when state is written.
  */
 public final class InProcessShuffle extends StreamingShuffleManager {
-    private static volatile boolean inUse;
-
     private final Map<Integer, RowQueue[]> shuffles = new ConcurrentHashMap<>();
-
-    public InProcessShuffle() {
-        inUse = true;
-    }
-
-    /** Whether the rows of this JVM's real-time shuffles are counted. */
-    public static boolean inUse() {
-        return inUse;
-    }
 
     @Override
     public <K, V, C> ShuffleHandle registerShuffle(int shuffleId, ShuffleDependency<K, V, C> dependency) {

@@ -8,10 +8,12 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.SparkContext;
+import scala.Option;
 
 /**
- * The private members of Spark 4.3, its Kafka connector and Hadoop that Eagre reads. Each is probed before it is used.
- * If one is missing, its feature is disabled and plain Spark does the work.
+ * The private members of Spark 4.3, its Kafka connector and Hadoop that Eagre reads or calls. Each is probed before it
+ * is used. If one is missing, its feature is disabled and plain Spark does the work. Only this package uses them.
  *
  * <p>The system property {@code eagre.disable} is a comma-separated list of members to treat as missing.
  */
@@ -27,13 +29,36 @@ public enum PrivateMember {
     STATE_STORES(
             "org.apache.spark.sql.execution.streaming.state.StateStore$", "mid-epoch commits with state", "loadedProviders"),
     /** The iterator of an aggregate, which buffers keys until the epoch boundary. */
-    AGGREGATE_ITERATOR("org.apache.spark.util.CompletionIterator", "mid-epoch commits of aggregates", "iter"),
+    AGGREGATE_ITERATOR("org.apache.spark.util.CompletionIterator", "mid-epoch commits of aggregates", "iter") {
+        @Override
+        void probe() throws ReflectiveOperationException {
+            super.probe();
+            AggregateIterator.probe();
+        }
+    },
     /** The producers of Spark's Kafka sink, which a commit flushes. */
     PRODUCER_POOL(
-            "org.apache.spark.sql.kafka010.producer.InternalKafkaProducerPool$", "mid-epoch commits", "pool"),
+            "org.apache.spark.sql.kafka010.producer.InternalKafkaProducerPool$", "mid-epoch commits", "pool") {
+        @Override
+        void probe() throws ReflectiveOperationException {
+            super.probe();
+            String producers = "org.apache.spark.sql.kafka010.producer.";
+            load(producers + "InternalKafkaProducerPool").getMethod("getAsMap");
+            load(producers + "InternalKafkaProducerPool$CachedProducerEntry").getMethod("producer");
+            load(producers + "CachedKafkaProducer").getMethod("producer");
+        }
+    },
     /** The readers of a real-time scan, which a commit asks for their positions. */
     SCAN_READERS(
             "org.apache.spark.sql.execution.datasources.v2.RealTimeStreamScanExec", "mid-epoch commits", "readerFactory"),
+    /** How an accumulator is registered that keeps what failed tasks have added, as Spark's internal ones do. */
+    FAILED_TASK_VALUES("org.apache.spark.util.AccumulatorV2", "skipping records that crash their task") {
+        @Override
+        void probe() throws ReflectiveOperationException {
+            load("org.apache.spark.util.AccumulatorV2")
+                    .getMethod("register", SparkContext.class, Option.class, boolean.class);
+        }
+    },
     /** The source of each Hadoop setting, which is sent to the tasks of every epoch with state. */
     SETTING_SOURCES("org.apache.hadoop.conf.Configuration", "smaller tasks", "updatingResource");
 
@@ -60,7 +85,7 @@ public enum PrivateMember {
      * @param target the object; ignored for a static field
      * @throws IllegalStateException if it is missing; check {@link #available} first
      */
-    public Object read(String field, Object target) {
+    Object read(String field, Object target) {
         try {
             return field(field).get(target);
         } catch (ReflectiveOperationException | RuntimeException error) {
@@ -69,7 +94,7 @@ public enum PrivateMember {
     }
 
     /** The single instance of a Scala object. */
-    public Object module() {
+    Object module() {
         try {
             return type().getField("MODULE$").get(null);
         } catch (ReflectiveOperationException error) {
@@ -78,7 +103,7 @@ public enum PrivateMember {
     }
 
     /** Sets the value of a field. */
-    public void write(String field, Object target, Object value) {
+    void write(String field, Object target, Object value) {
         try {
             field(field).set(target, value);
         } catch (ReflectiveOperationException | RuntimeException error) {
@@ -96,15 +121,24 @@ public enum PrivateMember {
     }
 
     private Class<?> type() throws ClassNotFoundException {
+        return load(owner);
+    }
+
+    static Class<?> load(String name) throws ClassNotFoundException {
         ClassLoader loader = Thread.currentThread().getContextClassLoader();
-        return Class.forName(owner, true, loader == null ? PrivateMember.class.getClassLoader() : loader);
+        return Class.forName(name, true, loader == null ? PrivateMember.class.getClassLoader() : loader);
+    }
+
+    /** Looks for everything that the feature reads or calls; throws if something is missing. */
+    void probe() throws ReflectiveOperationException {
+        for (String name : fields) field(name);
     }
 
     /** Describes what is missing; empty if nothing is. */
     private String problem() {
         if (List.of(System.getProperty(DISABLED, "").split(",")).contains(name())) return "disabled by " + DISABLED;
         try {
-            for (String name : fields) field(name);
+            probe();
             return "";
         } catch (ReflectiveOperationException | RuntimeException | LinkageError error) {
             return owner + ": " + error;

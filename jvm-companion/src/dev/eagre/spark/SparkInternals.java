@@ -2,7 +2,6 @@ package dev.eagre.spark;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -13,11 +12,15 @@ import org.apache.spark.SparkStatusTracker;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.analysis.Analyzer;
+import org.apache.spark.sql.catalyst.optimizer.Optimizer;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanExecBase;
 import org.apache.spark.sql.execution.datasources.v2.LowLatencyClock;
+import org.apache.spark.sql.execution.datasources.v2.RealTimeStreamScanExec;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator;
@@ -25,6 +28,10 @@ import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
 import org.apache.spark.sql.execution.streaming.runtime.TERMINATED$;
+import org.apache.spark.sql.execution.streaming.state.StateStore$;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
+import org.apache.spark.sql.internal.SessionState;
 import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.util.SystemClock;
@@ -94,11 +101,22 @@ public final class SparkInternals {
         return !execution(query).queryExecutionThread().isAlive();
     }
 
-    /** The enclosing instance of an anonymous class. */
-    public static Object outer(Object inner) throws ReflectiveOperationException {
-        Field outer = inner.getClass().getDeclaredField("$outer");
-        outer.setAccessible(true);
-        return outer.get(inner);
+    /** The state stores that are loaded in this JVM. */
+    @SuppressWarnings("unchecked")
+    public static scala.collection.mutable.Map<StateStoreProviderId, StateStoreProvider> loadedStateStores() {
+        return (scala.collection.mutable.Map<StateStoreProviderId, StateStoreProvider>)
+                PrivateMember.STATE_STORES.read("loadedProviders", StateStore$.MODULE$);
+    }
+
+    /** Replaces the readers of a real-time scan. */
+    public static void replaceReaders(RealTimeStreamScanExec scan, PartitionReaderFactory readers) {
+        PrivateMember.SCAN_READERS.write("readerFactory", scan, readers);
+    }
+
+    /** Replaces the planner of a session. */
+    public static void replacePlanner(SessionState session, Analyzer analyzer, Optimizer optimizer) {
+        PrivateMember.SESSION_PLANNER.write("analyzer", session, analyzer);
+        PrivateMember.SESSION_PLANNER.write("optimizer", session, optimizer);
     }
 
     /** Whether a query runs in real time; the public API does not expose its trigger. */

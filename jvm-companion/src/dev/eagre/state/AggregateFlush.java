@@ -1,9 +1,8 @@
 package dev.eagre.state;
 
 import dev.eagre.commit.Barrier;
+import dev.eagre.spark.AggregateIterator;
 import dev.eagre.spark.PhysicalRule;
-import dev.eagre.spark.PrivateMember;
-import dev.eagre.spark.SparkInternals;
 import java.io.Serializable;
 import java.util.List;
 import org.apache.spark.TaskContext;
@@ -15,7 +14,6 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.streaming.StatefulStreamlineAggregateExec;
 import org.apache.spark.sql.execution.streaming.runtime.RealTimeModeAllowlist;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.util.CompletionIterator;
 import scala.collection.Iterator;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
@@ -63,19 +61,8 @@ public final class AggregateFlush extends SparkPlan {
             implements Serializable {
         @Override
         public Iterator<InternalRow> apply(Iterator<InternalRow> rows) {
-            CompletionIterator<?, ?> aggregateIterator = aggregateIterator(rows);
-            Barrier.onFlush(TaskContext.get(), aggregateIterator::completion);
+            Barrier.onFlush(TaskContext.get(), AggregateIterator.of(rows)::completion);
             return rows;
-        }
-    }
-
-    /** The iterator that aggregates, inside the one that commits at the end. */
-    private static CompletionIterator<?, ?> aggregateIterator(Iterator<InternalRow> rows) {
-        try {
-            Object updating = PrivateMember.AGGREGATE_ITERATOR.read("iter", rows);
-            return (CompletionIterator<?, ?>) SparkInternals.outer(updating);
-        } catch (ReflectiveOperationException | ClassCastException error) {
-            throw new IllegalStateException("STATE_HIDDEN: the aggregate is not that of Spark 4.3", error);
         }
     }
 

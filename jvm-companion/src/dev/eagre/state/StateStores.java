@@ -1,7 +1,7 @@
 package dev.eagre.state;
 
 import dev.eagre.commit.MidEpochCommits.StateVersion;
-import dev.eagre.spark.PrivateMember;
+import dev.eagre.spark.SparkInternals;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -14,7 +14,6 @@ import java.util.stream.Stream;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
-import org.apache.spark.sql.execution.streaming.state.StateStore$;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
@@ -100,7 +99,7 @@ public final class StateStores {
 
     private static Map<StateStoreId, RocksDB> stores(UUID run) {
         Map<StateStoreId, RocksDB> stores = new HashMap<>();
-        var loaded = loaded();
+        var loaded = SparkInternals.loadedStateStores();
         List<Tuple2<StateStoreProviderId, StateStoreProvider>> all = new ArrayList<>();
         synchronized (loaded) {
             CollectionConverters.asJava(loaded).forEach((id, provider) -> all.add(new Tuple2<>(id, provider)));
@@ -111,11 +110,5 @@ public final class StateStores {
             }
         }
         return stores;
-    }
-
-    @SuppressWarnings("unchecked")
-    private static scala.collection.mutable.Map<StateStoreProviderId, StateStoreProvider> loaded() {
-        return (scala.collection.mutable.Map<StateStoreProviderId, StateStoreProvider>)
-                PrivateMember.STATE_STORES.read("loadedProviders", StateStore$.MODULE$);
     }
 }

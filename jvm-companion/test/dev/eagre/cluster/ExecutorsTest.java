@@ -100,7 +100,7 @@ class ExecutorsTest {
     }
 
     private ExecutorParticipants participants() throws Exception {
-        return new ExecutorParticipants(UUID.randomUUID(), executors, "pipeline", "client", "");
+        return new ExecutorParticipants(UUID.randomUUID(), executors, "client", "");
     }
 
     private static RowsInFlight.Counts counts(long received, boolean idle, long sent) {

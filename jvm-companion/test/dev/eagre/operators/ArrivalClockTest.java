@@ -88,4 +88,12 @@ class ArrivalClockTest {
         assertNotSame(ArrivalClock.of(run, "op", 1), ArrivalClock.of(run, "op", 2));
         assertNotSame(ArrivalClock.of(run, "op", 1), ArrivalClock.of(UUID.randomUUID(), "op", 1));
     }
+
+    @Test
+    void clocksOfRunsThatEndedLongAgoAreForgotten() {
+        UUID run = UUID.randomUUID();
+        ArrivalClock first = ArrivalClock.of(run, "op", 1);
+        for (int i = 0; i < 200; i++) ArrivalClock.of(UUID.randomUUID(), "op", 1);
+        assertNotSame(first, ArrivalClock.of(run, "op", 1));
+    }
 }

@@ -3,6 +3,7 @@ package dev.eagre.connectors.upsert;
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.eagre.commit.RecordPosition;
 import dev.eagre.metrics.RowCounters;
+import dev.eagre.spark.StreamingRun;
 import java.math.BigDecimal;
 import java.sql.Timestamp;
 import java.util.ArrayList;
@@ -37,7 +38,8 @@ public final class UpsertWriter extends ForeachWriter<Row> {
         ordinals = new RowNumberPerKey();
         ConnectionPool pool = ConnectionPool.of(spec);
         uninterrupted(() -> pool.prepare(query));
-        delivery = new BatchedWriter(pool, rows -> RowCounters.add(pipeline, "upserted", rows));
+        String run = StreamingRun.current();
+        delivery = new BatchedWriter(pool, rows -> RowCounters.add(run, pipeline, "upserted", rows));
         delivery.start();
         return true;
     }
