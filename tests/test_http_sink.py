@@ -1,10 +1,12 @@
 """``eg.Http`` against a real HTTP server."""
 
+import itertools
 import json
 import threading
 import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 from urllib.parse import unquote
 
 import pytest
@@ -75,13 +77,47 @@ def opened():
     sinks = []
 
     def enter(url, **options):
-        sinks.append(eg.Http(url, **options))
-        sinks[-1].open()
-        return sinks[-1]
+        sink = eg.Http(url, **options)
+        sink.open()
+        sinks.append(sink)
+        return sink
 
     yield enter
     for sink in sinks:
         sink.close()
+
+
+@pytest.fixture
+def raw():
+    """A server that sends each request the next of several answers, byte by byte as given."""
+    servers = []
+
+    def serve(*answers):
+        rest = iter(answers)
+
+        class Handler(StreamRequestHandler):
+            def handle(self):
+                while line := self.rfile.readline():
+                    size = 0
+                    while line.strip():
+                        name, _, value = line.partition(b":")
+                        size = int(value) if name.lower() == b"content-length" else size
+                        line = self.rfile.readline()
+                    self.rfile.read(size)
+                    for part in next(rest):
+                        self.wfile.write(part)
+
+        server = ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        server.handle_error = lambda *_: None
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_address[1]}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.socket.close()
 
 
 def source(name):
@@ -165,7 +201,7 @@ def test_a_refused_request_is_a_dead_letter(run_in_both_modes, server, eagre_har
 def test_credentials_are_read_by_the_worker_and_named_nowhere(server, opened, tmp_path):
     file = tmp_path / "pager"
     file.write_text("Authorization: Bearer s3cret\n")
-    assert "s3cret" not in str(eg.Http(server.url, credentials=str(file)).__dict__)
+    assert "s3cr" not in str(eg.Http(server.url, credentials=str(file)).__dict__)
     opened(server.url, credentials=str(file)).write([row(card="a", n=1)])
     assert server.requests[0]["headers"]["Authorization"] == "Bearer s3cret"
 
@@ -195,6 +231,10 @@ def test_the_rate_limits_requests(server, opened):
         ("https://host/x", {"rate": 0.01}, "has the rate"),
         ("https://host/x", {"headers": {"authorization": "x"}}, "a secret in the program"),
         ("http://host/x", {"credentials": "f"}, "unencrypted"),
+        ("http://host:99999/x", {}, "needs a URL"),
+        ("http://host/x y", {}, "needs a URL"),
+        ("http://host/ü", {}, "needs a URL"),
+        ("http://host/x", {"rate": float("nan")}, "has the rate"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(url, options, said):
@@ -209,3 +249,68 @@ def test_a_row_without_the_column_of_a_template_is_refused(server, opened):
     [refused] = injected.write([row(card="a\r\nX-Evil: 1", n=1)])
     assert "line break" in refused.reason
     assert server.requests == []
+
+
+NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
+REFUSAL = b"HTTP/1.1 422 No\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("headers", [{"X": "{card}"}, {"X": "{card.name}"}, {"X": "{card[name]}"}])
+def test_a_row_that_fits_into_no_request_is_refused(server, opened, headers):
+    [refused] = opened(server.url, headers=headers).write([row(card="日本", n=1)])
+    assert "cannot be made" in refused.reason
+    assert server.requests == []
+
+
+def test_the_final_answer_counts_after_interim_ones(raw, opened):
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    sink = opened(raw([interim, interim, NO_CONTENT], [REFUSAL], [interim, NO_CONTENT]))
+    assert [len(sink.write([row(n=n)])) for n in range(3)] == [0, 1, 0]
+
+
+def test_an_acknowledged_row_needs_no_end_of_the_answer(raw, opened):
+    chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    endless = itertools.chain([head], itertools.repeat(chunk, 100))
+    cut = [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"half"]
+    sink = opened(raw(endless, cut, [REFUSAL]), request_timeout=1)
+    assert [len(sink.write([row(n=n)])) for n in range(3)] == [0, 0, 1]
+
+
+def test_the_rate_limits_requests_that_are_sent_again(server, opened):
+    server.answer = lambda _: (503, {})
+    sink = opened(server.url, rate=10)
+    for _ in range(3):
+        with pytest.raises(Exception, match="answered 503"):
+            sink.write([row(n=1)])
+        sink.close()
+        sink.open()
+    assert server.requests[2]["at"] - server.requests[0]["at"] >= 2 / 10
+
+
+def test_the_users_content_type_is_the_only_one(opened, server):
+    headers = {"content-type": "text/xml"}
+    opened(server.url, headers=headers, body="<a/>").write([row(n=1)])
+    sent = server.requests[0]["headers"]
+    assert [v for name, v in sent.items() if name.lower() == "content-type"] == ["text/xml"]
+
+
+def test_an_ipv6_address_needs_no_port(opened):
+    assert opened("http://[::1]/x")._host == ("::1", 80)  # noqa: SLF001  (nothing listens there)
+
+
+@pytest.mark.parametrize("line", ["Bearer s3cret", "Bearer s3cret:x", "Authorization: s3crét"])
+def test_a_wrong_line_of_credentials_is_refused_and_not_quoted(server, opened, tmp_path, line):
+    file = tmp_path / "pager"
+    file.write_text(f"X-Fine: yes\n{line}\n", "utf-8")
+    with pytest.raises(ValueError, match="line 2 of the credentials") as caught:
+        opened(server.url, credentials=str(file))
+    assert "s3cr" not in str(caught.value)
+
+
+def test_an_answer_that_repeats_the_credentials_is_not_quoted_with_them(raw, opened, tmp_path):
+    file = tmp_path / "pager"
+    file.write_text("Authorization: Bearer s3cret\n")
+    echo = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 13\r\n\r\nbad s3cret :("
+    [refused] = opened(raw([echo]), credentials=str(file)).write([row(n=1)])
+    assert refused.reason == "127.0.0.1 answered 400 Bad Request: bad *** :("

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import ssl
-import string
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from eagre.python.sinks.base import Refused, Sink
 
@@ -24,6 +24,11 @@ AGAIN = frozenset({408, 421, 425, 429, 500, 502, 503, 504})
 OK = range(200, 300)
 SHOWN = 200
 """How many characters of an answer a message quotes."""
+LONGEST = 1 << 16
+"""How many bytes of an answer are read; after a longer one the connection is closed."""
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+UNUSABLE_IN_URL = re.compile(r"[^\x21-\x7e]")
+PORTS = {"http": 80, "https": 443}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SLOWEST = 0.1
 """The lowest rate: a request waits for its turn, within the time limit of ``write``."""
@@ -59,6 +64,7 @@ class Http(Sink):
     """
 
     batch_rows = 1
+    _next = 0.0
 
     def __init__(  # noqa: PLR0913  (each has a default)
         self,
@@ -95,11 +101,10 @@ class Http(Sink):
     def open(self) -> None:
         """Read the credentials; the first request connects."""
         parts = urlsplit(self.url)
-        self._host = (str(parts.hostname), parts.port)
+        self._host = (str(parts.hostname), parts.port or PORTS[parts.scheme])
         self._tls = ssl.create_default_context(cafile=self.ca) if parts.scheme == "https" else None
         self._secrets = dict(_secret_headers(self.credentials))
         self._link: Any = None
-        self._next = 0.0
 
     def write(self, rows: Sequence[Any]) -> list[Refused]:
         """Send a request for each row."""
@@ -114,7 +119,7 @@ class Http(Sink):
     def _send(self, row: Any) -> Refused | None:  # noqa: ANN401  (a row)
         try:
             target, body, headers = self._request(row)
-        except (KeyError, ValueError, IndexError) as error:
+        except (LookupError, ValueError, AttributeError, TypeError) as error:
             return Refused(row, f"its request cannot be made: {type(error).__name__}: {error}")
         self._wait_for_turn()
         status, answer, retry_after = self._exchange(target, body, headers)
@@ -148,10 +153,31 @@ class Http(Sink):
                 )
             else:
                 self._link = http.client.HTTPConnection(host, port, timeout=self.request_timeout)
+            self._link.response_class = _FinalResponse
         self._link.request(self.method, target, body, headers)
         response = self._link.getresponse()
-        answer = response.read().decode(errors="replace").strip()[:SHOWN]
+        answer = self._start_of(response)
         return response.status, answer, _seconds(response.headers.get("Retry-After"))
+
+    def _start_of(self, response: http.client.HTTPResponse) -> str:
+        """Read an answer without its secrets; its status counts even if the rest never comes."""
+        end = time.monotonic() + self.request_timeout
+        content = b""
+        try:
+            while len(content) < LONGEST and time.monotonic() < end:
+                part = response.read1(LONGEST - len(content))
+                content += part
+                if not part or response.length == 0:
+                    response.close()
+                    break
+        except (OSError, http.client.HTTPException):
+            pass
+        if not response.isclosed():
+            self.close()
+        answer = content.decode(errors="replace")
+        for secret in self._secrets.values():
+            answer = answer.replace(secret, "***").replace(secret.rpartition(" ")[2], "***")
+        return answer.strip()[:SHOWN]
 
     def _request(self, row: Any) -> tuple[str, bytes, dict[str, str]]:  # noqa: ANN401  (a row)
         values = row.asDict(recursive=True)
@@ -162,17 +188,22 @@ class Http(Sink):
             target += "?" + parts.query.format_map(safe)
         texts = {name: _as_text(value) for name, value in values.items()}
         headers = {name: text.format_map(texts) for name, text in self.headers.items()}
+        typed = any(name.lower() == "content-type" for name in headers)
         if self.body is None or not isinstance(self.body, str):
-            headers.setdefault("Content-Type", "application/json")
+            kind = "application/json"
             content = values if self.body is None else _filled(self.body, texts)
             body = json.dumps(content, default=_as_text).encode()
         else:
-            headers.setdefault("Content-Type", "text/plain; charset=utf-8")
+            kind = "text/plain; charset=utf-8"
             body = self.body.format_map(texts).encode()
+        if not typed:
+            headers["Content-Type"] = kind
         if self.idempotency_key and row._id:  # noqa: SLF001  (a column of each row)
             headers[self.idempotency_key] = row._id  # noqa: SLF001  (as above)
         if any("\n" in text or "\r" in text for text in headers.values()):
             raise ValueError("a header contains a line break")
+        for text in headers.values():
+            text.encode("latin-1")
         return target, body, {**headers, **self._secrets}
 
     def _wait_for_turn(self) -> None:
@@ -194,9 +225,13 @@ class Http(Sink):
         parts = urlsplit(self.url)
         if parts.password or parts.username:
             return "has credentials in its URL", "put a header into credentials='FILE'."
-        if parts.scheme not in {"http", "https"} or not parts.hostname or "{" in parts.netloc:
-            return "needs a URL such as https://host/path", "only path and query may have columns."
-        if self.rate is not None and self.rate < SLOWEST:
+        host = parts.hostname and "{" not in parts.netloc and _has_port(parts)
+        if parts.scheme not in PORTS or not host or UNUSABLE_IN_URL.search(self.url):
+            return (
+                "needs a URL such as https://host/path",
+                "only path and query may have columns; percent-encode blanks and non-ASCII text.",
+            )
+        if self.rate is not None and not self.rate >= SLOWEST:
             return (
                 f"has the rate {self.rate}",
                 f"a task sends {SLOWEST} a second or more.",
@@ -209,6 +244,16 @@ class Http(Sink):
         if self.credentials and parts.scheme == "http" and parts.hostname not in LOOPBACK:
             return "would send its credentials unencrypted", "use https://."
         return "", ""
+
+
+class _FinalResponse(http.client.HTTPResponse):
+    """A response that skips all interim ones, such as 103; ``http.client`` skips only 100."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        interim = http.client.CONTINUE < status < OK.start
+        interim = interim and status != http.client.SWITCHING_PROTOCOLS
+        return version, http.client.CONTINUE if interim else status, reason
 
 
 class Unavailable(Exception):  # noqa: N818  (its message is what users see)
@@ -246,8 +291,20 @@ def _seconds(retry_after: str | None) -> float | None:
     return float(text) if text.isdecimal() else None
 
 
+def _has_port(parts: SplitResult) -> bool:
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
+
+
 def _secret_headers(path: str | None) -> Iterator[tuple[str, str]]:
-    for line in Path(path).read_text().splitlines() if path else ():
-        name, separator, value = line.partition(":")
-        if separator and name.strip(string.whitespace):
-            yield name.strip(), value.strip()
+    """Yield the headers of a file; an error must not quote it."""
+    lines = Path(path).read_text("utf-8-sig").splitlines() if path else ()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        name, separator, value = (part.strip() for part in line.partition(":"))
+        if not separator or not HEADER_NAME.fullmatch(name) or not value.isascii():
+            raise ValueError(f"line {number} of the credentials in {path} is not 'Name: value'")
+        yield name, value
