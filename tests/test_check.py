@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 from pyspark.sql import functions as F
 
 import eagre as eg
-from eagre.broker import Client, Topics
+from eagre.broker import ClientSettings, Topics
 from eagre.commit import Binding, Checkpoint
 from eagre.errors import SettingsError
 from eagre.jvm import gateway
@@ -842,7 +842,7 @@ def test_the_check_waits_for_a_slow_broker(check_setup, eagre_broker, topic):
     resume = threading.Timer(3, os.kill, [eagre_broker.pid, signal.SIGCONT])
     resume.start()
     try:
-        known, unseen = read_topics({Client(check_setup.brokers): {topic}})
+        known, unseen = read_topics({ClientSettings(check_setup.brokers): {topic}})
     finally:
         resume.join()
     assert unseen == []

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from eagre.broker import Client, Topics
+from eagre.broker import ClientSettings, Topics
 from eagre.dashboard.result_sampler import ResultSampler
 from eagre.latency import Meter
 from eagre.trial.process import Command
@@ -75,7 +75,7 @@ def both(brokers, place, delay_ms, attempt):
     """Return the figures of the dashboard's meter and of the benchmark for the same results."""
     place.mkdir()
     source, sink = (f"agree-{end}-{delay_ms}-{attempt}" for end in ("in", "out"))
-    topics = Topics(Client.to(brokers))
+    topics = Topics(ClientSettings.to(brokers))
     for name in (source, sink):
         topics.create(name, 1)
     script = place / "forwarder.py"

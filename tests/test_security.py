@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 import eagre as eg
 from certificates import Authority
 from conftest import processes_of
-from eagre.broker import Client, EmbeddedBroker, Topics
+from eagre.broker import ClientSettings, EmbeddedBroker, Topics
 from eagre.broker.replication import replicated_ends
 from eagre.broker.server import free_port
 from eagre.errors import BrokerError, EagreError, SettingsError
@@ -171,7 +171,7 @@ def test_certificates_from_a_file_leak_no_secret(cli, secured):
         "EAGRE_BROKERS": secured.mtls,
         "SPARK_LOCAL_DIRS": str(cli.folder / "scratch"),
     }
-    client = Client(secured.mtls, secured.certificate())
+    client = ClientSettings(secured.mtls, secured.certificate())
     run = Run(cli, cli.app(app("mutual"), "mutual.py"), "--every", "5 seconds")
     try:
         run.wait_for("running in real-time")
@@ -258,7 +258,7 @@ def test_rows_over_a_login(eagre_spark, secured, tmp_path, monkeypatch):
 
 def refusal(secured, address, settings, timeout=10):
     with pytest.raises(EagreError) as refused:
-        Topics(Client(address, settings, ("client.properties",)), timeout).names()
+        Topics(ClientSettings(address, settings, ("client.properties",)), timeout).names()
     assert secured.password not in str(refused.value)
     return refused.value
 
@@ -314,7 +314,7 @@ def test_separate_files_for_key_and_certificate(secured, tmp_path, monkeypatch):
     }
     for name, value in settings.items():
         monkeypatch.setenv(f"EAGRE_KAFKA_{name.upper().replace('.', '_')}", value)
-    client = Client.to(secured.mtls)
+    client = ClientSettings.to(secured.mtls)
     Topics(client).cluster_id()
     assert client.java() == {
         "security.protocol": "SSL",
@@ -351,10 +351,10 @@ LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
 )
 def test_settings_unsupported_by_librdkafka_are_reported_and_passed_to_java(settings, code):
     with pytest.raises(SettingsError) as refused:
-        Client("b:1", settings).librdkafka()
+        ClientSettings("b:1", settings).librdkafka()
     assert refused.value.code == code
     assert (
-        Client("b:1", settings).java().items()
+        ClientSettings("b:1", settings).java().items()
         >= {name: value for name, value in settings.items() if name != "sasl.username"}.items()
     )
 
@@ -374,7 +374,7 @@ def test_unusable_files_are_refused(tmp_path, settings, code):
     paths = {"absent": tmp_path / "absent", "old": old, "locked": locked}
     config = written(tmp_path, {name: text.format(**paths) for name, text in settings.items()})
     with pytest.raises(SettingsError) as refused:
-        Client.to("b:1", config)
+        ClientSettings.to("b:1", config)
     assert refused.value.code == code
 
 
@@ -391,18 +391,18 @@ def test_the_declaration_overrides_the_environment(tmp_path, monkeypatch, secure
     declared = written(tmp_path, {**LOGIN, "sasl.username": "declared"}, "d")
     monkeypatch.setenv("EAGRE_KAFKA_CONFIG", str(environment))
     monkeypatch.setenv("EAGRE_KAFKA_SASL_PASSWORD", "single")
-    assert Client.to("b:1").settings == {
+    assert ClientSettings.to("b:1").settings == {
         **LOGIN,
         "sasl.username": "around",
         "sasl.password": "single",
     }
-    assert Client.to("b:1", declared).settings["sasl.username"] == "declared"
-    stated = Client.to("b:1", declared, {"kafka.sasl.username": "stated"})
+    assert ClientSettings.to("b:1", declared).settings["sasl.username"] == "declared"
+    stated = ClientSettings.to("b:1", declared, {"kafka.sasl.username": "stated"})
     assert stated.settings["sasl.username"] == "stated"
     assert stated.described() == (
         f"SASL_SSL, PLAIN as 'stated', from EAGRE_KAFKA_SASL_PASSWORD, {declared}, options"
     )
-    assert Client.to(secured.broker.address) == Client(secured.broker.address)
+    assert ClientSettings.to(secured.broker.address) == ClientSettings(secured.broker.address)
 
 
 def test_a_declared_login_or_store_replaces_that_of_the_environment(tmp_path, monkeypatch):
@@ -417,7 +417,7 @@ def test_a_declared_login_or_store_replaces_that_of_the_environment(tmp_path, mo
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(tmp_path / "trust.pem"),
     }
-    client = Client.to("b:1", written(tmp_path, {**LOGIN, **settings}))
+    client = ClientSettings.to("b:1", written(tmp_path, {**LOGIN, **settings}))
     resolved = client.librdkafka()
     assert (resolved["sasl.username"], resolved["sasl.password"]) == ("own", "own")
     assert resolved["ssl.ca.location"] == settings["ssl.truststore.location"]
@@ -430,20 +430,22 @@ def test_a_jaas_login_is_translated_for_librdkafka():
     from eagre.broker.properties import parse
 
     settings = {**LOGIN, **parse(f"sasl.jaas.config = {text}".replace('\\"', '\\\\"'))}
-    resolved = Client("b:1", settings).librdkafka()
+    resolved = ClientSettings("b:1", settings).librdkafka()
     assert (resolved["sasl.username"], resolved["sasl.password"]) == ('a"b', "c=d")
-    assert Client("b:1", settings).java()["sasl.jaas.config"] == settings["sasl.jaas.config"]
-    again = Client("b:1", {**LOGIN, "sasl.username": 'a"b', "sasl.password": "c=d"}).java()
-    assert Client("b:1", {**LOGIN, **again}).librdkafka() == resolved
+    assert (
+        ClientSettings("b:1", settings).java()["sasl.jaas.config"] == settings["sasl.jaas.config"]
+    )
+    again = ClientSettings("b:1", {**LOGIN, "sasl.username": 'a"b', "sasl.password": "c=d"}).java()
+    assert ClientSettings("b:1", {**LOGIN, **again}).librdkafka() == resolved
 
 
 def test_a_world_readable_file_with_a_secret_causes_a_warning(tmp_path, caplog):
     config = written(tmp_path, {"sasl.password": "secret"})
-    Client.to("b:1", config)
+    ClientSettings.to("b:1", config)
     assert not caplog.messages
     config.chmod(0o644)
-    Client.to("b:1", config)
-    Client.to("b:1", config)
+    ClientSettings.to("b:1", config)
+    ClientSettings.to("b:1", config)
     assert caplog.messages == [
         f"{config} holds a secret and others may read it; `chmod 600 {config}` fixes it"
     ]
@@ -465,7 +467,7 @@ def test_a_login_without_encryption_causes_a_warning(caplog, brokers, protocol, 
         "kafka.sasl.password": "secret",
     }
     for _ in range(2):
-        Client.to(brokers, options=options)
+        ClientSettings.to(brokers, options=options)
     assert [r.levelname for r in caplog.records] == ["WARNING"] * warnings
     assert "secret" not in caplog.text
 
@@ -536,7 +538,7 @@ def test_a_topic_that_an_acl_hides_is_told_from_a_missing_one():
     }
     with EmbeddedBroker(settings=settings) as broker:
         Topics(broker.address).create("private", 1)
-        seen = Topics(Client(f"127.0.0.1:{port}", login))
+        seen = Topics(ClientSettings(f"127.0.0.1:{port}", login))
         assert seen.describe(["private"]) == {}
         assert seen.hidden(["private"]) == {"private"}
         assert Topics(broker.address).hidden(["private", "missing"]) == set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eagre.broker.client import Client
+from eagre.broker.client_settings import ClientSettings
 from eagre.broker.refusals import GUESSED, misunderstood, refused
 from eagre.errors import BrokerError, SettingsError
 from eagre.waiting import wait_until
@@ -39,15 +39,15 @@ class AdminRequests:
     """Requests to a cluster.
 
     Args:
-        cluster: ``host:port``, several separated by commas; or a ``Client`` with security settings.
+        cluster: ``host:port``, several with commas; or ``ClientSettings``.
         timeout: Seconds to wait for an answer.
 
     Raises:
         SettingsError: librdkafka has no equivalent of a client setting.
     """
 
-    def __init__(self, cluster: str | Client, timeout: float = 10) -> None:
-        self._client = cluster if isinstance(cluster, Client) else Client(cluster)
+    def __init__(self, cluster: str | ClientSettings, timeout: float = 10) -> None:
+        self._client = cluster if isinstance(cluster, ClientSettings) else ClientSettings(cluster)
         self.brokers = self._client.brokers
         self.client_settings: dict[str, Any] = {**self._client.librdkafka(), "log_level": 0}
         self._timeout = timeout

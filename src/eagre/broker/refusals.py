@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from eagre.errors import BrokerError
 
 if TYPE_CHECKING:
-    from eagre.broker.client import Client
+    from eagre.broker.client_settings import ClientSettings
 
 GUESSED = "SECURITY_PROTOCOL_WRONG"
 """The only uncertain reason: a broker that is shutting down closes connections in the same way."""
@@ -18,7 +18,7 @@ GUESSED = "SECURITY_PROTOCOL_WRONG"
 _HELLO_SECONDS = 2
 
 
-def refused(client: Client, kind: str, message: str) -> BrokerError | None:
+def refused(client: ClientSettings, kind: str, message: str) -> BrokerError | None:
     """Translate an error of librdkafka that means a refused connection.
 
     Args:
@@ -57,7 +57,7 @@ def refused(client: Client, kind: str, message: str) -> BrokerError | None:
     return None
 
 
-def misunderstood(client: Client) -> BrokerError | None:
+def misunderstood(client: ClientSettings) -> BrokerError | None:
     """Return whether a listener that closes the connection uses TLS: librdkafka does not say."""
     if not _speaks_tls(client.brokers):
         return None
@@ -68,7 +68,7 @@ def misunderstood(client: Client) -> BrokerError | None:
     return None
 
 
-def _misunderstood(client: Client, why: str) -> BrokerError:
+def _misunderstood(client: ClientSettings, why: str) -> BrokerError:
     where = client.origins[0] if client.origins else "a file that EAGRE_KAFKA_CONFIG names"
     return BrokerError(
         GUESSED,

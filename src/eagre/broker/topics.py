@@ -33,7 +33,7 @@ class Topics(AdminRequests):
     """The topics of one cluster.
 
     Args:
-        cluster: ``host:port``, several with commas; or a ``Client`` with security settings.
+        cluster: ``host:port``, several with commas; or ``ClientSettings``.
         timeout: Seconds to wait for an answer.
 
     Raises:

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eagre.broker import Client, Topics
+from eagre.broker import ClientSettings, Topics
 from eagre.connectors.error_policy import SUFFIX
 from eagre.dashboard import topic_reader
 from eagre.delivery.dead_letters import DeadLetter
@@ -49,7 +49,7 @@ class Cluster:
     def __init__(self, brokers: str, config: str | None = None) -> None:
         self.brokers = brokers
         self.problem = ""
-        self._topics = Topics(Client.to(brokers, config), ANSWER_SECONDS)
+        self._topics = Topics(ClientSettings.to(brokers, config), ANSWER_SECONDS)
         self._wanted: set[str] = set()
         self._statuses: dict[str, TopicStatus] = {}
         self._reasons: dict[str, topic_reader.ReasonCounts] = {}

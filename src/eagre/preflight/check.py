@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from eagre.broker import Client
+    from eagre.broker import ClientSettings
     from eagre.connectors import Mode
     from eagre.preflight.plan import Plan
 
@@ -183,7 +183,7 @@ def _check_write(
 ) -> Report:
     spark = writer._spark  # noqa: SLF001  (the session of the DataFrame)
     facts = _facts(spark, writer, None, interval_ms(DEFAULT_EVERY["real-time"]), capacity)
-    clusters: dict[Client, set[str]] = {}
+    clusters: dict[ClientSettings, set[str]] = {}
     for source in facts.plan.sources:
         if (client := source.client) and source.topics:
             clusters.setdefault(client, set()).update(source.topics)
@@ -261,8 +261,8 @@ def _ignored_options(pipeline: Pipeline, mode: Mode) -> tuple[str, ...]:
     return tuple(sorted(filter(refused_in_real_time, options)))
 
 
-def _clusters(pipeline: Pipeline) -> dict[Client, set[str]]:
-    clusters: dict[Client, set[str]] = {}
+def _clusters(pipeline: Pipeline) -> dict[ClientSettings, set[str]]:
+    clusters: dict[ClientSettings, set[str]] = {}
     for end in pipeline.topic_ends:
         if end.stated_brokers:
             clusters.setdefault(end.client(), set()).update(end.topics)

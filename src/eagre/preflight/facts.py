@@ -13,7 +13,7 @@ from eagre.errors import BrokerError, CheckpointError, EagreError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eagre.broker import Client
+    from eagre.broker import ClientSettings
     from eagre.jvm.gateway import RunningQuery
     from eagre.preflight.plan import Plan, Source
 
@@ -145,7 +145,9 @@ def number(text: object, default: int) -> int:
         return default
 
 
-def read_topics(clusters: Mapping[Client, set[str]]) -> tuple[dict[str, TopicFacts], list[str]]:
+def read_topics(
+    clusters: Mapping[ClientSettings, set[str]],
+) -> tuple[dict[str, TopicFacts], list[str]]:
     """Describe the topics of each cluster; also return sentences about what is unavailable."""
     known: dict[str, TopicFacts] = {}
     unseen: list[str] = []

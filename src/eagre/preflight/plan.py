@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from eagre.broker.client import Client, is_access
+from eagre.broker.client_settings import ClientSettings, is_access
 from eagre.connectors.kafka import find_option
 from eagre.errors import JvmError
 from eagre.jvm import gateway
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-def client(options: Mapping[str, str]) -> Client | None:
+def client(options: Mapping[str, str]) -> ClientSettings | None:
     """Return the client settings of a Kafka source or sink; None without a cluster."""
     brokers = find_option(options, "kafka.bootstrap.servers")
     settings = {
@@ -29,7 +29,7 @@ def client(options: Mapping[str, str]) -> Client | None:
         for name, value in options.items()
         if is_access(name)
     }
-    return Client(brokers, settings) if brokers else None
+    return ClientSettings(brokers, settings) if brokers else None
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Source:
         return find_option(self.options, name)
 
     @property
-    def client(self) -> Client | None:
+    def client(self) -> ClientSettings | None:
         """The client settings of its cluster."""
         return client(self.options)
 
@@ -126,7 +126,7 @@ class Plan:
         return find_option(self.options, name)
 
     @property
-    def client(self) -> Client | None:
+    def client(self) -> ClientSettings | None:
         """The client settings of the sink's cluster."""
         return client(self.options)
 

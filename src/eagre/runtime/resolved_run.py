@@ -13,7 +13,7 @@ from eagre.errors import BrokerError, CheckpointError, SettingsError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eagre.broker import Client
+    from eagre.broker import ClientSettings
     from eagre.broker.topics import Offsets
     from eagre.connectors import KafkaSource, KafkaTopic, Mode
     from eagre.pipeline import Pipeline
@@ -160,7 +160,7 @@ def _require_plausible(checkpoint: Checkpoint, committed: Offsets, topics: Topic
             )
 
 
-def _one_cluster(pipeline: Pipeline) -> Client:
+def _one_cluster(pipeline: Pipeline) -> ClientSettings:
     clusters = sorted({source.cluster for source in pipeline.kafka_sources})
     if len(clusters) > 1:
         raise SettingsError(

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eagre.broker import Client, Topics
+from eagre.broker import ClientSettings, Topics
 from eagre.commit import Checkpoint
 from eagre.connectors import KafkaSource
 from eagre.delivery import Outputs, begin
@@ -87,7 +87,7 @@ class Harness:
     def __init__(self, spark: SparkSession, brokers: str, folder: Path) -> None:
         self.spark = spark
         self.brokers = brokers
-        self.topics = Topics(Client.to(brokers))
+        self.topics = Topics(ClientSettings.to(brokers))
         self._folder = folder
         self._runs = 0
 

@@ -2,7 +2,7 @@ package dev.eagre;
 
 import dev.eagre.commit.ReaderTracking;
 import dev.eagre.python.CallFunctions;
-import dev.eagre.python.FunctionContext;
+import dev.eagre.python.FunctionContextRule;
 import dev.eagre.python.PrefetchRule;
 import dev.eagre.spark.ExtensionProviders;
 import dev.eagre.state.AggregateFlush;
@@ -17,7 +17,7 @@ import scala.runtime.BoxedUnit;
 public final class SqlExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
-        extensions.injectPostHocResolutionRule(always(new FunctionContext()));
+        extensions.injectPostHocResolutionRule(always(new FunctionContextRule()));
         extensions.injectPreCBORule(always(new CallFunctions()));
         extensions.injectPreCBORule(always(new PrefetchRule()));
         ReaderTracking.inject(extensions);

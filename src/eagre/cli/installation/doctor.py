@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eagre.broker import Client, registry
+from eagre.broker import ClientSettings, registry
 from eagre.cli.commands import Command
 from eagre.cli.console import detail, json_option, say, write_json
 from eagre.cli.exit_codes import ExitCode
@@ -72,7 +72,7 @@ def _java() -> str:
 
 def _kafka() -> str:
     """Return how clients log in to a cluster with the settings of the environment."""
-    client = Client.to("HOST:PORT")
+    client = ClientSettings.to("HOST:PORT")
     client.librdkafka()
     return client.described()
 

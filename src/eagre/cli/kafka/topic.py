@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from eagre.broker import Client, Topics, registry
+from eagre.broker import ClientSettings, Topics, registry
 from eagre.cli.commands import Group, Option
 from eagre.cli.console import (
     confirm,
@@ -341,7 +341,7 @@ def lag(
 def topics_of(brokers: str | None, config: Path | None) -> Topics:
     """Return the topics of a cluster, by default of the running embedded broker."""
     address = brokers or registry.the_running_one(project_dir() / "broker").bootstrap
-    client = Client.to(address, config)
+    client = ClientSettings.to(address, config)
     detail(f"Kafka at {address}: {client.described()}")
     return Topics(client)
 

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
 
 from eagre.connectors.base import SOURCE, Delivery, QueryContext, ReplayFilter, Sink
-from eagre.connectors.kafka.size import fitting
+from eagre.connectors.kafka.size_limit import fitting
 from eagre.connectors.kafka.topic import KafkaTopic
 from eagre.errors import SettingsError
 from eagre.jvm import gateway

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from eagre.broker.client import Client, is_access
+from eagre.broker.client_settings import ClientSettings, is_access
 from eagre.connectors.base import Capabilities, Connector
 from eagre.connectors.error_policy import OnError, check_on_error
 from eagre.connectors.registry import format_named
@@ -131,13 +131,13 @@ class KafkaTopic(Connector):
             )
         return address
 
-    def client(self) -> Client:
+    def client(self) -> ClientSettings:
         """Return the client settings of its cluster.
 
         Raises:
             SettingsError: No brokers are known, or a client file is invalid.
         """
-        return Client.to(self.cluster, self.config, self.options)
+        return ClientSettings.to(self.cluster, self.config, self.options)
 
     def connector_options(self) -> dict[str, str]:
         """Return the options that sources and sinks share: declared ones, cluster, security."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from eagre.broker.client import is_access
+from eagre.broker.client_settings import is_access
 from eagre.connectors.error_policy import SUFFIX
 from eagre.connectors.kafka import CLIENT_OPTIONS, EXACTLY_ONCE_OPTIONS
 from eagre.jvm import gateway

@@ -45,11 +45,11 @@ def is_access(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Client:
+class ClientSettings:
     """The address of a cluster and its security settings.
 
-    >>> Client("broker:9093", {"security.protocol": "SASL_SSL", "sasl.password": "secret"})
-    Client(brokers='broker:9093', origins=())
+    >>> ClientSettings("broker:9093", {"security.protocol": "SASL_SSL", "sasl.password": "secret"})
+    ClientSettings(brokers='broker:9093', origins=())
 
     Attributes:
         brokers: ``host:port``, several with commas.
@@ -67,7 +67,7 @@ class Client:
         brokers: str,
         config: Path | str | None = None,
         options: Mapping[str, str] | None = None,
-    ) -> Client:
+    ) -> ClientSettings:
         """Collect the settings of a cluster.
 
         A declaration overrides the environment, a single setting overrides a file. For a running
@@ -114,7 +114,7 @@ class Client:
     def java(self) -> dict[str, str]:
         """Return the security settings in the names of a Java client.
 
-        >>> Client("b:1", {"ssl.ca.location": "ca.pem"}).java()
+        >>> ClientSettings("b:1", {"ssl.ca.location": "ca.pem"}).java()
         {'ssl.truststore.type': 'PEM', 'ssl.truststore.location': 'ca.pem'}
         """
         return dialects.java(self.settings)
@@ -130,7 +130,7 @@ class Client:
     def described(self) -> str:
         """Describe the settings without any value that could be secret.
 
-        >>> Client("b:1", {"security.protocol": "SSL"}, ("client.properties",)).described()
+        >>> ClientSettings("b:1", {"security.protocol": "SSL"}, ("client.properties",)).described()
         'SSL, from client.properties'
         """
         how = f"{self.protocol}, {self.login}" if self.login else self.protocol

@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.StructType;
  * error policy of the query. It runs before Spark drops columns that nothing else uses, and before it removes
  * sources that are empty in an epoch.
  */
-public final class FunctionContext extends Rule<LogicalPlan> {
+public final class FunctionContextRule extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
         return RowSteps.transformUp(plan, node -> attach(node, plan));
