@@ -9,7 +9,8 @@ import json
 import os
 import shutil
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,8 +18,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
 from eagre.broker import EmbeddedBroker, Topics
-from eagre.commit import Checkpoint, mid_epoch_commit
+from eagre.commit import Checkpoint, delivery_log, mid_epoch_commit, offset_log
 from eagre.commit.mid_epoch_commit import MID_EPOCH_COMMITS
+from eagre.errors import CheckpointError
 from eagre.runtime.app import App
 from eagre.waiting import wait_until
 from test_private_members import MEMBERS
@@ -519,12 +521,16 @@ EXACT = """
 import eagre as eg
 from pyspark.sql import functions as F
 
+def stores(df):
+    df.sparkSession.conf.set("spark.sql.shuffle.partitions", "3")
+    return df
+
 @eg.pipeline(
     source=eg.Kafka("{name}-in", schema="card STRING, n BIGINT", partitioned_by="card"),
     sink=eg.Kafka("{name}-out", delivery="exactly-once"),
 )
 def {name}(df):
-    return df.{body}
+    return df.transform(stores).{body}
 """
 EXACT_BODIES = {
     "rows": 'select("card", "n")',
@@ -534,11 +540,25 @@ EXACT_BODIES = {
 JVM_STEPS = {
     "rows": ("requested", "cut", "durable", "flushed"),
     "python": ("requested", "paused", "cut", "durable", "flushed"),
-    "state": ("requested", "paused", "cut", "durable", "flushed"),
+    "state": (
+        *("requested", "paused", "task flushed", "buffers flushed", "store written"),
+        *("cut", "durable", "flushed"),
+    ),
 }
-FILE_STEPS = ("before the commit", "after the commit")
+FILE_STEPS = ("before the commit", "before the rename", "after the commit")
 STEPS = [(shape, step) for shape, steps in JVM_STEPS.items() for step in (*steps, *FILE_STEPS)]
 QUICK = {("state", "cut"), ("rows", "after the commit")}
+
+
+def write_without_rename(monkeypatch, write, *args, **options):
+    """Write a file, but leave it under its temporary name, as a process that dies in between."""
+
+    def killed(*_):
+        raise OSError
+
+    with monkeypatch.context() as within, suppress(OSError):
+        within.setattr(Path, "replace", killed)
+        write(*args, **options)
 
 
 @pytest.fixture
@@ -554,6 +574,8 @@ def fail_at(eagre_spark, monkeypatch):
 
         def interrupted(*args, **options):
             monkeypatch.setattr(mid_epoch_commit, "write_atomically", write)
+            if step == "before the rename":
+                write_without_rename(monkeypatch, write, *args, **options)
             if step == "after the commit":
                 write(*args, **options)
             raise RuntimeError(f"FAULT_INJECTED: {step}")
@@ -592,3 +614,48 @@ def test_a_fault_between_two_steps_of_a_commit(
     found = results(eagre_harness, f"{name}-out")
     every = sorted((f"c{n % 3}", n) for n in range(90))
     assert found == (expected("state", 90) if shape == "state" else every)
+
+
+ADOPTED = ("the delivery log", "the offsets before", "the offsets", "the commit")
+"""The files that adopting a commit writes, in their order."""
+
+
+@pytest.mark.parametrize("when", ["before the rename", "after the rename"])
+@pytest.mark.parametrize("file", ADOPTED)
+@pytest.mark.e2e
+def test_a_fault_inside_adopting_a_commit(cli, in_process, eagre_harness, monkeypatch, file, when):
+    """The next run adopts the same commit again, wherever the run before was killed."""
+    at, name = eagre_harness.brokers, f"adopt_{ADOPTED.index(file)}_{when.split()[0]}"
+    app = cli.app(EXACT.format(name=name, body=EXACT_BODIES["state"]), f"{name}.py")
+    checkpoint = Checkpoint(cli.folder / "checkpoint")
+    in_process(app, every="300 ms", start="earliest").wait_for("running")
+    for turn in (1, 2):
+        produce(at, f"{name}-in", rows(range(30 * turn - 30, 30 * turn)))
+        end = {f"{name}-in": {0: 30 * turn}}
+        wait_until(lambda: checkpoint.reached() == end, 60, "no commit")  # noqa: B023
+    in_process.cut()
+    calls, write = [], delivery_log.write_atomically
+
+    def interrupted(path, *args, **options):
+        calls.append(path)
+        if len(calls) <= ADOPTED.index(file):
+            write(path, *args, **options)
+            return
+        if when == "before the rename":
+            write_without_rename(monkeypatch, write, path, *args, **options)
+        else:
+            write(path, *args, **options)
+        raise CheckpointError("FAULT_INJECTED", f"{file}, {when}")
+
+    with monkeypatch.context() as faulty:
+        for module in (delivery_log, offset_log):
+            faulty.setattr(module, "write_atomically", interrupted)
+        broken = in_process(app, every="300 ms")
+        broken.join()
+    assert broken.failure.code == "FAULT_INJECTED", broken.failure
+    assert calls[-1].parent.name == {"the commit": "commits"}.get(file, calls[-1].parent.name)
+    produce(at, f"{name}-in", rows(range(60, 90)))
+    again = in_process(app, every="300 ms").wait_for("running")
+    wait_until(lambda: checkpoint.reached() == {f"{name}-in": {0: 90}}, 60, "it did not continue")
+    again.drain()
+    assert results(eagre_harness, f"{name}-out") == expected("state", 90)

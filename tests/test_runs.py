@@ -15,7 +15,7 @@ TESTS = Path(__file__).parent
     ("file", "marker", "number"),
     [
         ("runs_in_process.py", "not e2e", 21),
-        pytest.param("runs_in_process.py", "e2e", 29, marks=pytest.mark.e2e),
+        pytest.param("runs_in_process.py", "e2e", 44, marks=pytest.mark.e2e),
         pytest.param("commits_in_process.py", "not long", 5, marks=pytest.mark.e2e),
         pytest.param("old_checkpoints_in_process.py", "not long", 4, marks=pytest.mark.e2e),
     ],

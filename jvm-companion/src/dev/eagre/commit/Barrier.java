@@ -1,6 +1,7 @@
 package dev.eagre.commit;
 
 import dev.eagre.spark.StreamingRun;
+import dev.eagre.testing.FaultPoint;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -327,7 +328,10 @@ public final class Barrier {
     /** Writes the buffered changes of tasks into their state; no row may be in flight. */
     public void flush() {
         windows().forEach(InFlightWindow::idle);
-        flushes.forEach(Runnable::run);
+        for (Runnable flush : flushes) {
+            flush.run();
+            FaultPoint.reach("task flushed");
+        }
     }
 
     /** The rows that the tasks of this JVM have sent and received. */

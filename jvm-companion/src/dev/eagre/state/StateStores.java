@@ -2,6 +2,7 @@ package dev.eagre.state;
 
 import dev.eagre.commit.MidEpochCommits.StateVersion;
 import dev.eagre.spark.SparkInternals;
+import dev.eagre.testing.FaultPoint;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -56,7 +57,11 @@ public final class StateStores {
     /** Writes the stores of a query that are loaded in this JVM. */
     public static List<WrittenStore> write(UUID run) {
         List<WrittenStore> all = new ArrayList<>();
-        stores(run).forEach((id, store) -> all.add(write(id, store)));
+        FaultPoint.reach("buffers flushed");
+        stores(run).forEach((id, store) -> {
+            all.add(write(id, store));
+            FaultPoint.reach("store written");
+        });
         return all;
     }
 
