@@ -570,17 +570,17 @@ def fail_at(eagre_spark, monkeypatch):
         if step not in FILE_STEPS:
             system.setProperty("eagre.fault", step)
             return
-        write = mid_epoch_commit.write_atomically
+        write = mid_epoch_commit.create
 
         def interrupted(*args, **options):
-            monkeypatch.setattr(mid_epoch_commit, "write_atomically", write)
+            monkeypatch.setattr(mid_epoch_commit, "create", write)
             if step == "before the rename":
                 write_without_rename(monkeypatch, write, *args, **options)
             if step == "after the commit":
                 write(*args, **options)
             raise RuntimeError(f"FAULT_INJECTED: {step}")
 
-        monkeypatch.setattr(mid_epoch_commit, "write_atomically", interrupted)
+        monkeypatch.setattr(mid_epoch_commit, "create", interrupted)
 
     yield fail
     system.clearProperty("eagre.fault")
@@ -634,7 +634,7 @@ def test_a_fault_inside_adopting_a_commit(cli, in_process, eagre_harness, monkey
         end = {f"{name}-in": {0: 30 * turn}}
         wait_until(lambda: checkpoint.reached() == end, 60, "no commit")  # noqa: B023
     in_process.cut()
-    calls, write = [], delivery_log.write_atomically
+    calls, write = [], delivery_log.write
 
     def interrupted(path, *args, **options):
         calls.append(path)
@@ -649,7 +649,7 @@ def test_a_fault_inside_adopting_a_commit(cli, in_process, eagre_harness, monkey
 
     with monkeypatch.context() as faulty:
         for module in (delivery_log, offset_log):
-            faulty.setattr(module, "write_atomically", interrupted)
+            faulty.setattr(module, "write", interrupted)
         broken = in_process(app, every="300 ms")
         broken.join()
     assert broken.failure.code == "FAULT_INJECTED", broken.failure

@@ -900,9 +900,12 @@ def test_local_and_remote_checkpoints(tmp_path):
     known, unseen = read_checkpoint(str(tmp_path / "checkpoint"))
     assert known.path == str(tmp_path / "checkpoint")
     assert unseen == []
-    remote, unseen = read_checkpoint("s3a://bucket/checkpoint")
-    assert remote.file_system == "s3a"
+    remote, unseen = read_checkpoint("hdfs://host/checkpoint")
+    assert remote.file_system == "hdfs"
     assert "remote" in unseen[0]
+    stored, unseen = read_checkpoint("s3a://bucket/checkpoint")
+    assert (stored.path, stored.file_system) == ("s3a://bucket/checkpoint", "s3a")
+    assert "could not be read" in unseen[0]
 
 
 def test_every_rule_has_a_distinct_explanation():

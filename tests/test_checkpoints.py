@@ -54,12 +54,12 @@ def test_a_checkpoint_in_use_is_not_copied(checkpoint, tmp_path):
     assert Checkpoint(tmp_path / "copy").binding() == checkpoint.binding()
 
 
-REMOTE = ("s3a://bucket/score", "s3a:/bucket/score", "hdfs://host:8020/score", "ABFS://c@a/score")
+REMOTE = ("s3://bucket/score", "s3a://bucket", "hdfs://host:8020/score", "ABFS://c@a/score")
 
 
 @pytest.mark.parametrize("location", REMOTE)
-def test_a_location_that_is_no_folder_is_refused(location, monkeypatch, tmp_path):
-    """It was once taken for a folder below the current one, named like the scheme."""
+def test_an_unknown_store_is_refused(location, monkeypatch, tmp_path):
+    """Such an address was once taken for a folder below the current one."""
     monkeypatch.chdir(tmp_path)
     spec = RunSpec("app.py", checkpoint=location)
     for refused in (
@@ -70,6 +70,15 @@ def test_a_location_that_is_no_folder_is_refused(location, monkeypatch, tmp_path
     ):
         with pytest.raises(CheckpointError, match="CHECKPOINT_REMOTE"):
             refused()
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_address_in_a_store_is_never_a_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    spec = RunSpec("app.py", checkpoint="s3a://bucket/score/")
+    assert str(spec.checkpoint_folder("a", several=True)) == "s3a://bucket/score/a"
+    assert str(Checkpoint(Path("s3a://bucket/score")).path) == "s3a://bucket/score"
+    assert spec.checkpoint_candidates() == []
     assert not list(tmp_path.iterdir())
 
 
@@ -86,9 +95,9 @@ def test_a_file_uri_is_a_folder(uri):
     [("run",), ("check",), ("deploy", "systemd"), ("deploy", "kubernetes")],
     ids=" ".join,
 )
-def test_every_command_refuses_a_checkpoint_that_is_no_folder(call, command):
+def test_every_command_refuses_a_checkpoint_in_an_unknown_store(call, command):
     Path("app.py").write_text("import eagre as eg\n")
-    result = call(*command, "app.py", "--checkpoint", "s3a://bucket/score")
+    result = call(*command, "app.py", "--checkpoint", "hdfs://host/score")
     assert result.code
     assert "CHECKPOINT_REMOTE" in result.err
 

@@ -256,6 +256,17 @@ def test_secrets_are_files_and_references(objects):
     assert "EAGRE_DASHBOARD_TOKEN" not in json.dumps(objects())
 
 
+def test_a_checkpoint_may_be_in_s3(deploy, objects):
+    at = ("--checkpoint", "s3a://bucket/score")
+    assert "--checkpoint=s3a://bucket/score" in container(objects(*at))["args"]
+    assert "RUN eagre jars fetch && eagre jars fetch s3\n" in deploy(
+        "kubernetes", "--containerfile", *at
+    )
+    naming = [line for line in deploy("systemd", *at).splitlines() if "s3a:" in line]
+    assert len(naming) == 1, "only the command names it: it is no path"
+    assert "--checkpoint=s3a://bucket/score" in naming[0]
+
+
 def test_a_namespace_is_optional(objects):
     assert "namespace" not in objects()["Deployment"]["metadata"]
     found = objects("--namespace", "streams", "--create-namespace", "--executors", "1")
@@ -405,6 +416,7 @@ def test_files_are_written_and_not_replaced_by_accident(call, app, tmp_path):
         ("kubernetes", (*BROKERS, "--mode", "available-now"), "MODE_ENDS"),
         ("kubernetes", (*BROKERS, "--master", "spark://m:7077"), "MASTER_NOT_LOCAL"),
         ("kubernetes", (*BROKERS, "--checkpoint", "/data/../tmp"), "CHECKPOINT_NOT_ON_VOLUME"),
+        ("kubernetes", (*BROKERS, "--checkpoint", "hdfs://host/score"), "CHECKPOINT_REMOTE"),
         ("kubernetes", (*BROKERS, "--include", "../secret"), "INCLUDE_NOT_FOUND"),
         (
             "kubernetes",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from eagre.config import LOOPBACK, megabytes
 from eagre.jvm import class_path, companion_jar, find_java
 from eagre.jvm.archive import archive, use
+from eagre.jvm.jars import jar_set
 from eagre.jvm.spark_home import spark_jars
 from eagre.profile import CHOICE, DEFAULT, GC_OPTIONS, PROFILE, Setting, clients, java_options
 
@@ -59,6 +60,8 @@ ATTEMPTS = "spark.task.maxFailures"
 
 CLASS_PATH = "spark.driver.extraClassPath"
 """The JVM's class path: a startup archive contains its classes, not those of ``spark.jars``."""
+FURTHER_JARS = "spark.eagre.jars"
+"""Further sets of jars, such as ``s3``, by their names with commas."""
 REDACTION = "spark.redaction.regex"
 SECRETS = "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key|private key"
 """What Spark redacts in plans and logs; its default exposes a Kafka client's private key."""
@@ -102,6 +105,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     master = stated.get("spark.master", f"local[{LOCAL_SLOTS}]")
     builder.master(master)
     jars = [*class_path("spark", log.warning), companion_jar()]  # visible without logging set-up
+    for name in filter(None, stated.get(FURTHER_JARS, "").split(",")):
+        jars += class_path(jar_set(name), log.warning)
     builder.config("spark.jars", _appended(stated.get("spark.jars", ""), jars))
     builder.config(CLASS_PATH, _appended(stated.get(CLASS_PATH, ""), jars, os.pathsep))
     if master.startswith("local"):

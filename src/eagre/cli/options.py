@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from eagre.cli.commands import Option
-from eagre.commit.location import local_folder
+from eagre.commit.location import located
 from eagre.connectors import MODES
 from eagre.errors import SettingsError
 from eagre.session import NESTED_PRUNING, PROVIDERS
@@ -62,9 +62,9 @@ def execution_options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--checkpoint",
-            metavar="DIR",
-            callback=lambda _, __, folder: folder and str(local_folder(folder)),
-            help="The folder of offsets and state. [default: .eagre/checkpoints/PIPELINE]",
+            metavar="DIR|s3a://BUCKET/NAME",
+            callback=lambda _, __, folder: folder and str(located(folder)),
+            help="Where offsets and state are stored. [default: .eagre/checkpoints/PIPELINE]",
         ),
     )
     return three(command)

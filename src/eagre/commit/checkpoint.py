@@ -11,57 +11,46 @@ import contextlib
 import fcntl
 import json
 import shutil
-import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from eagre.broker.topics import offsets_of
 from eagre.commit import known_checkpoints
+from eagre.commit.binding import REPAIR, Binding
+from eagre.commit.claim import claimed
 from eagre.commit.delivery_log import DeliveryLog
 from eagre.commit.file_format import parsed, with_format, without_format
-from eagre.commit.location import local_folder
+from eagre.commit.location import located
 from eagre.commit.mid_epoch_commit import MidEpochCommit, newest, numbered
 from eagre.commit.offset_log import purge, write_entry
+from eagre.commit.store import StorePath, write
 from eagre.errors import CheckpointError
-from eagre.files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from eagre.broker.topics import Offsets
+    from eagre.commit.store import CheckpointPath
 
 BINDING = "eagre.json"
 LOCK = "eagre.lock"
-_REPAIR = (
-    "restore the folder from a backup, or start from scratch with `eagre checkpoint reset {path}`."
-)
-
-
-@dataclass(frozen=True)
-class Binding:
-    """The pipeline, cluster and topics that a checkpoint belongs to.
-
-    Attributes:
-        pipeline: The pipeline's name.
-        cluster: The id of the Kafka cluster.
-        topics: The id of each source topic.
-        start: The offsets at which the first run started.
-        made: When the checkpoint was created, in seconds since 1970.
-    """
-
-    pipeline: str
-    cluster: str
-    topics: dict[str, str]
-    start: Offsets
-    made: float = field(default_factory=time.time)
+OWNERS = "eagre-owner"
+"""The folder of the claims on a checkpoint in a store."""
 
 
 class Checkpoint:
-    """A checkpoint folder on a local or mounted disk."""
+    """A checkpoint: a folder on a local or mounted disk, or in a store.
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = local_folder(path).expanduser().resolve()
+    Attributes:
+        path: Where it lies.
+    """
+
+    def __init__(self, path: CheckpointPath | str) -> None:
+        place = located(path)
+        self.path: CheckpointPath = (
+            place if isinstance(place, StorePath) else place.expanduser().resolve()
+        )
 
     @property
     def exists(self) -> bool:
@@ -79,9 +68,24 @@ class Checkpoint:
         return self.last_commit() >= 0 or newest(self.path) is not None
 
     @property
+    def folder(self) -> Path:
+        """Its folder.
+
+        Raises:
+            CheckpointError: It is in a store.
+        """
+        if isinstance(self.path, StorePath):
+            raise CheckpointError(
+                "CHECKPOINT_REMOTE",
+                f"checkpoint {self.path} is in a store, where Eagre cannot do that.",
+                hint="stop the run, and use the tools of the store.",
+            )
+        return self.path
+
+    @property
     def lock_file(self) -> Path:
         """The file that a run keeps locked while its JVM is running."""
-        return self.path / LOCK
+        return self.folder / LOCK
 
     @property
     def in_use(self) -> bool:
@@ -123,7 +127,7 @@ class Checkpoint:
             self._write(binding)
             known_checkpoints.remember(self.path, binding.cluster)
             return binding
-        self._require_same(bound, binding)
+        bound.require_same(self.path, binding)
         if bound.topics != binding.topics:
             start = {**bound.start, **binding.start}
             bound = Binding(bound.pipeline, bound.cluster, binding.topics, start, bound.made)
@@ -185,7 +189,7 @@ class Checkpoint:
         purge(self.path)
         return commit.batch
 
-    def unfinished(self) -> list[Path]:
+    def unfinished(self) -> list[CheckpointPath]:
         """List the files of a first commit that was interrupted by a kill.
 
         Spark cannot start with them: a log must be empty before its first entry.
@@ -231,15 +235,26 @@ class Checkpoint:
             "binding": asdict(binding) if binding else None,
             "stateful": self.stateful,
             "settings": self._settings(batch),
-            "bytes": sum(p.stat().st_size for p in self.path.rglob("*") if p.is_file()),
+            "bytes": self._size(),
         }
+
+    def _size(self) -> int:
+        if isinstance(self.path, StorePath):
+            return self.path.size()
+        return sum(p.stat().st_size for p in self.path.rglob("*") if p.is_file())
 
     def reset(self) -> None:
         """Remove the checkpoint: the next run starts from scratch, at ``--from``."""
         if not self.exists and not self.lost:
             raise self._missing()
-        self._require_free()
-        shutil.rmtree(self.path, ignore_errors=self.lost)
+        if isinstance(self.path, StorePath):
+            with claimed(self.path):
+                for part in self.path.iterdir():
+                    if part.name != OWNERS:
+                        part.remove()
+        else:
+            self._require_free()
+            shutil.rmtree(self.path, ignore_errors=self.lost)
         known_checkpoints.forget(self.path)
 
     @contextlib.contextmanager
@@ -251,6 +266,10 @@ class Checkpoint:
         """
         if not self.exists:
             raise self._missing()
+        if isinstance(self.path, StorePath):
+            with claimed(self.path):
+                yield
+            return
         with self.lock_file.open("a") as file:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -286,7 +305,9 @@ class Checkpoint:
                 hint="name a folder that does not exist yet.",
             )
         # POSIX releases the lock if this process opens its file once more and closes it.
-        shutil.copytree(self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LOCK))
+        shutil.copytree(
+            self.folder, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LOCK)
+        )
 
     def require_found(self) -> None:
         """Refuse to start from scratch.
@@ -310,39 +331,12 @@ class Checkpoint:
                 "CHECKPOINT_LOST",
                 f"checkpoint {self.path} existed before and is missing: a start from scratch would "
                 "repeat or skip records.",
-                hint=_REPAIR.format(path=self.path),
+                hint=REPAIR.format(path=self.path),
             )
-
-    def _require_same(self, bound: Binding, now: Binding) -> None:
-        if bound.pipeline != now.pipeline:
-            raise CheckpointError(
-                "CHECKPOINT_OTHER_PIPELINE",
-                f"checkpoint {self.path} belongs to pipeline {bound.pipeline!r}, "
-                f"not to {now.pipeline!r}.",
-                hint="choose another folder with --checkpoint.",
-            )
-        if bound.cluster != now.cluster:
-            raise CheckpointError(
-                "CHECKPOINT_OTHER_CLUSTER",
-                f"checkpoint {self.path} was created with Kafka cluster {bound.cluster}, but this "
-                f"is {now.cluster}; its offsets are not valid here.",
-                hint=_REPAIR.format(path=self.path),
-            )
-        self._require_same_topics(bound, now)
-
-    def _require_same_topics(self, bound: Binding, now: Binding) -> None:
-        for topic, id_ in now.topics.items():
-            if bound.topics.get(topic, id_) != id_:
-                raise CheckpointError(
-                    "CHECKPOINT_OTHER_TOPIC",
-                    f"topic {topic!r} was deleted and created again after checkpoint {self.path} "
-                    f"(id {bound.topics[topic]}, now {id_}); its offsets are not valid here.",
-                    hint=_REPAIR.format(path=self.path),
-                )
 
     def _write(self, binding: Binding) -> None:
         entries = json.dumps(with_format(asdict(binding)), indent=2)
-        write_atomically(self.path / BINDING, entries, durable=True)
+        write(self.path / BINDING, entries)
 
     def last_commit(self) -> int:
         """Return the last committed batch or epoch; -1 if none."""
@@ -389,5 +383,5 @@ class Checkpoint:
         return CheckpointError(
             "CHECKPOINT_BROKEN",
             f"checkpoint {self.path} is broken: {name} cannot be read ({error}).",
-            hint=_REPAIR.format(path=self.path),
+            hint=REPAIR.format(path=self.path),
         )

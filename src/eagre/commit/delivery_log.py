@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from eagre.broker.topics import offsets_of
 from eagre.commit.file_format import with_format, without_format
+from eagre.commit.store import write
 from eagre.errors import CheckpointError
-from eagre.files import write_atomically
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from eagre.broker.topics import Offsets
+    from eagre.commit.store import CheckpointPath
 
 DELIVERY_LOG = "eagre-delivery.json"
 RETAINED = 8
@@ -52,14 +51,14 @@ class DeliveryLog:
             that the next run must find.
     """
 
-    path: Path
+    path: CheckpointPath
     id: str = field(default_factory=lambda: secrets.token_hex(4))
     incarnation: int = 0
     snapshots: list[OutputSnapshot] = field(default_factory=list)
     reach: Offsets = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder: Path) -> DeliveryLog:
+    def read(cls, folder: CheckpointPath) -> DeliveryLog:
         """Read a checkpoint's delivery log, or create one.
 
         Raises:
@@ -125,4 +124,4 @@ class DeliveryLog:
             "incarnation": self.incarnation,
             "marks": [asdict(snapshot) for snapshot in self.snapshots],
         }
-        write_atomically(self.path, json.dumps(with_format(entries)), durable=True)
+        write(self.path, json.dumps(with_format(entries)))

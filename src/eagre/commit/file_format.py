@@ -11,7 +11,7 @@ from eagre.errors import CheckpointError
 from eagre.files import ENTRY, FORMAT
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from eagre.commit.store import CheckpointPath
 
 CHECKSUM = "checksum"
 """The CRC-32 of the other entries: a digit of an offset that changes on the disk is noticed."""
@@ -45,7 +45,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def without_format(path: Path) -> dict[str, Any]:
+def without_format(path: CheckpointPath) -> dict[str, Any]:
     """Read a file, check its format number and its checksum, and return its other entries.
 
     Raises:
@@ -68,7 +68,7 @@ def without_format(path: Path) -> dict[str, Any]:
     return others
 
 
-def _text(path: Path) -> str:
+def _text(path: CheckpointPath) -> str:
     try:
         return path.read_text()
     except OSError as error:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from eagre.broker.topics import offsets_of
 from eagre.commit.file_format import with_format, without_format
-from eagre.files import write_atomically
+from eagre.commit.store import create
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from eagre.broker.topics import Offsets
+    from eagre.commit.store import CheckpointPath
 
 MID_EPOCH_COMMITS = "mid-epoch-commits"
 """The folder in a checkpoint; each file in it is one commit, numbered."""
@@ -51,20 +50,16 @@ class MidEpochCommit:
         return cls(**{**entries, **offsets})
 
     @classmethod
-    def read(cls, path: Path) -> MidEpochCommit:
+    def read(cls, path: CheckpointPath) -> MidEpochCommit:
         """Read a file that ``write`` wrote."""
         return cls.of(without_format(path))
 
-    def write(self, checkpoint: Path) -> None:
+    def write(self, checkpoint: CheckpointPath) -> None:
         """Write the commit into a checkpoint, and delete the oldest one."""
         last = newest(checkpoint)
         number = int(last.name) + 1 if last else 0
-        write_atomically(
-            checkpoint / MID_EPOCH_COMMITS / str(number),
-            json.dumps(with_format(asdict(self))),
-            durable=True,
-        )
-        for folder in (MID_EPOCH_COMMITS, FOLDER_BEFORE_0_3):
+        create(checkpoint / MID_EPOCH_COMMITS / str(number), json.dumps(with_format(asdict(self))))
+        for folder in (MID_EPOCH_COMMITS, FOLDER_BEFORE_0_3) if number >= RETAINED else ():
             (checkpoint / folder / str(number - RETAINED)).unlink(missing_ok=True)
 
     def rows_since(self, before: Offsets) -> int:
@@ -81,12 +76,12 @@ class MidEpochCommit:
         )
 
 
-def newest(checkpoint: Path) -> Path | None:
+def newest(checkpoint: CheckpointPath) -> CheckpointPath | None:
     """Return the file of the newest mid-epoch commit, of any epoch; None if there is none."""
     files = [*numbered(checkpoint / MID_EPOCH_COMMITS), *numbered(checkpoint / FOLDER_BEFORE_0_3)]
     return max(files, key=lambda path: int(path.name), default=None)
 
 
-def numbered(folder: Path) -> list[Path]:
+def numbered(folder: CheckpointPath) -> list[CheckpointPath]:
     """Return the entries of a log: the files whose name is a number."""
     return [p for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from eagre.broker.topics import offsets_of
 from eagre.commit.mid_epoch_commit import RETAINED, numbered
-from eagre.files import write_atomically
+from eagre.commit.store import StorePath, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from eagre.broker.topics import Offsets
+    from eagre.commit.store import CheckpointPath
 
 OFFSETS = "offsets"
 BY_POSITION = "v1"
@@ -22,13 +22,14 @@ HEADER = 2
 NONE = "-"
 
 
-def write_entry(path: Path, entry: str) -> None:
+def write_entry(path: CheckpointPath, entry: str) -> None:
     """Write an entry of a log, durably; a checksum that Hadoop made of an older one is removed."""
-    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
-    write_atomically(path, entry, durable=True)
+    if not isinstance(path, StorePath):
+        (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+    write(path, entry)
 
 
-def purge(checkpoint: Path) -> None:
+def purge(checkpoint: CheckpointPath) -> None:
     """Remove old entries of Spark's two logs: Spark itself does so only when an epoch ends."""
     for log in (OFFSETS, "commits"):
         entries = sorted(numbered(checkpoint / log), key=lambda entry: int(entry.name))
@@ -37,7 +38,7 @@ def purge(checkpoint: Path) -> None:
 
 
 @contextlib.contextmanager
-def unchanged_on_error(checkpoint: Path) -> Iterator[None]:
+def unchanged_on_error(checkpoint: CheckpointPath) -> Iterator[None]:
     """Remove the batches that a failed step has begun: Spark would not start with them."""
     before = set(numbered(checkpoint / OFFSETS))
     try:
@@ -48,7 +49,9 @@ def unchanged_on_error(checkpoint: Path) -> Iterator[None]:
         raise
 
 
-def follow_sources(checkpoint: Path, sources: Sequence[Sequence[str]], start: Offsets) -> set[str]:
+def follow_sources(
+    checkpoint: CheckpointPath, sources: Sequence[Sequence[str]], start: Offsets
+) -> set[str]:
     """Write the offsets in the order of the query's sources, by which Spark finds them.
 
     A source that is new begins at ``start``; the offsets of one that is gone are dropped.

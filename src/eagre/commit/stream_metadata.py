@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from eagre.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from eagre.commit.store import CheckpointPath
 
 FILE = "metadata"
 
 
-def require_readable(checkpoint: Path) -> None:
+def require_readable(checkpoint: CheckpointPath) -> None:
     """Check that Spark can read the id of the query, if the checkpoint has one.
 
     Raises:

@@ -7,13 +7,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from eagre.commit.file_format import parsed, with_format, without_format
+from eagre.commit.store import write
 from eagre.errors import CheckpointError
-from eagre.files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
+    from eagre.commit.store import CheckpointPath
     from eagre.connectors.base import Position
 
 QUARANTINE = "eagre-quarantine.json"
@@ -25,7 +25,7 @@ CRASHES = 2
 class Quarantine:
     """Counts how often each record crashed its task."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: CheckpointPath) -> None:
         self._path = folder / QUARANTINE
         self._crashes: Counter[Position] = Counter()
         if not self._path.exists():
@@ -51,11 +51,11 @@ class Quarantine:
         self._crashes.update(suspects)
         entries = [[*at, crashes] for at, crashes in sorted(self._crashes.items())]
         text = json.dumps(with_format({ENTRIES: entries}))
-        write_atomically(self._path, text, durable=True)
+        write(self._path, text)
         return [at for at in self.positions if at not in before]
 
 
-def _entries(path: Path) -> list[Any]:
+def _entries(path: CheckpointPath) -> list[Any]:
     """Read the entries of a file; until 0.2 they had no format number."""
     if path.read_text().startswith("["):
         return list(parsed(path.read_text()))

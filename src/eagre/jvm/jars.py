@@ -1,8 +1,9 @@
 """The jars that Eagre adds to a JVM: locked by checksum, fetched once per user.
 
 Each set has a folder: ``spark`` (the Kafka connector and the PostgreSQL driver, for Spark's class
-path), ``broker`` (Apache Kafka, for a separate process), ``flink`` and ``kafka-streams`` for the
-benchmark, and ``junit`` for the companion's tests. The last three are fetched on first use.
+path), ``broker`` (Apache Kafka, for a separate process), ``s3`` (Hadoop's connector to S3, for
+checkpoints there), ``flink`` and ``kafka-streams`` for the benchmark, and ``junit`` for the
+companion's tests. The last four are fetched on first use.
 ``ivy.xml`` lists the jars, and ``jars.lock`` has their SHA-256. Eagre never puts a jar with a
 different checksum on a class path.
 
@@ -24,19 +25,23 @@ import tempfile
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from eagre.config import cache_dir
-from eagre.errors import JvmError
+from eagre.errors import JvmError, SettingsError
 from eagre.jvm.java import find_java
 from eagre.jvm.spark_home import spark_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-JarSet = Literal["spark", "broker", "flink", "kafka-streams", "junit"]
+JarSet = Literal["spark", "broker", "flink", "kafka-streams", "junit", "s3"]
 JAR_SETS: tuple[JarSet, ...] = ("spark", "broker")
 """The sets that every installation needs."""
+
+
+OPTIONAL_SETS: tuple[JarSet, ...] = ("s3",)
+"""The sets that only some pipelines need."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,18 @@ def lock(jar_set: JarSet) -> list[LockedJar]:
     """Return the locked jars of a set."""
     text = (files("eagre.jvm") / "jars.lock").read_text()
     return [LockedJar(name, digest) for name, digest in json.loads(text)[jar_set].items()]
+
+
+def jar_set(name: str) -> JarSet:
+    """Return the set of a name.
+
+    Raises:
+        SettingsError: There is none.
+    """
+    for known in get_args(JarSet):
+        if name == known:
+            return cast("JarSet", known)
+    raise SettingsError("JARS_UNKNOWN", f"there is no set of jars {name!r}.")
 
 
 def folder(jar_set: JarSet) -> Path:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from eagre.broker import Topics
 from eagre.commit import Checkpoint
+from eagre.commit.store import StorePath
 from eagre.errors import BrokerError, CheckpointError, EagreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eagre.broker import ClientSettings
+    from eagre.commit.store import CheckpointPath
     from eagre.jvm.gateway import RunningQuery
     from eagre.preflight.plan import Plan, Source
 
@@ -192,7 +194,7 @@ def _listed(names: set[str]) -> str:
 
 
 def read_checkpoint(location: str | None) -> tuple[CheckpointFacts | None, list[str]]:
-    """Read what a checkpoint fixes; of a remote checkpoint, return only the path."""
+    """Read what a checkpoint fixes; of one that cannot be reached, return only the path."""
     if not location:
         return None, []
     try:
@@ -200,10 +202,10 @@ def read_checkpoint(location: str | None) -> tuple[CheckpointFacts | None, list[
     except CheckpointError:
         scheme = location.split(":", 1)[0]
         return CheckpointFacts(location, scheme), [f"checkpoint {location} is remote"]
-    facts = CheckpointFacts(str(checkpoint.path), _file_system(str(checkpoint.path)))
-    if not checkpoint.exists:
-        return facts, []
+    facts = CheckpointFacts(str(checkpoint.path), _file_system(checkpoint.path))
     try:
+        if not checkpoint.exists:
+            return facts, []
         binding = checkpoint.binding()
         start = binding.start if binding else {}
         return CheckpointFacts(
@@ -220,8 +222,11 @@ def read_checkpoint(location: str | None) -> tuple[CheckpointFacts | None, list[
         return facts, [f"the checkpoint could not be read: {error}"]
 
 
-def _file_system(path: str) -> str:
+def _file_system(place: CheckpointPath) -> str:
     """Return the type of file system of a folder, by the longest mount point above it."""
+    if isinstance(place, StorePath):
+        return place.scheme
+    path = str(place)
     try:
         with open("/proc/mounts") as mounts:  # noqa: PTH123
             pairs = [line.split()[1:3] for line in mounts]

@@ -23,6 +23,9 @@ from typing import TYPE_CHECKING
 
 from eagre.broker import Topics
 from eagre.commit import Checkpoint
+from eagre.commit.claim import claim
+from eagre.commit.location import session_settings
+from eagre.commit.store import StorePath
 from eagre.errors import CheckpointError, EagreError, JvmError, PipelineFailed, SettingsError
 from eagre.jvm import gateway
 from eagre.jvm.archive import archive
@@ -146,7 +149,7 @@ def run(spec: RunSpec, parent: Parent) -> None:
         stand_by(spark, pipeline, spec, str(checkpoint.path), parent)
     if spec.resume:
         checkpoint.require_found()
-    _lock(spark, checkpoint)
+    _acquire(spark, checkpoint, parent)
     if checkpoint.clear_unfinished():
         parent.say("removed the incomplete files of a first commit that was interrupted")
     executors = Executors(spark, parent.say, spec.slots)
@@ -162,7 +165,8 @@ def run(spec: RunSpec, parent: Parent) -> None:
 def _session(spec: RunSpec) -> SparkSession:
     """Start the session; PySpark would make Ctrl-C cancel its jobs."""
     handler = signal.getsignal(signal.SIGINT)
-    spark = session(spec.pipeline or "eagre", spec.master, **spec.settings)
+    settings = {**session_settings(spec.checkpoint), **spec.settings}
+    spark = session(spec.pipeline or "eagre", spec.master, **settings)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, handler)
     return spark
@@ -185,7 +189,7 @@ def _introduce(app: App, pipelines: list[Pipeline], spec: RunSpec, parent: Paren
         names=[p.name for p in chosen],
         chosen=pipeline.name,
         needs_brokers=pipeline.needs_brokers,
-        has_run=Checkpoint(folder).has_commit,
+        has_run=not isinstance(folder, StorePath) and Checkpoint(folder).has_commit,
     )
 
 
@@ -237,8 +241,9 @@ def _run_query(
     resolved = resolve(pipeline, spec, clients_of(spark), checkpoint, parent.say)
     query = Run(spark, resolved, parent, executors)
     try:
-        return query.until_end(query.start())
+        again = query.until_end(query.start())
     except DrainedBeforeStart:
+        gateway.release_claims(spark)
         parent.tell_nothing_drained()
         return False
     except Exception as error:
@@ -250,6 +255,10 @@ def _run_query(
             raise failure from error
         parent.say(f"{failure.problem} The query starts again in this session.")
         return True
+    else:
+        if not again and (query.schedule is None or query.end()):  # no task can write any more
+            gateway.release_claims(spark)
+        return again
     finally:
         query.end()
 
@@ -263,12 +272,16 @@ def failure_of(query: Run, error: Exception) -> EagreError:
     return _spark_stopped() if gateway.stopped(query.spark) else query.failed(error)
 
 
-def _lock(spark: SparkSession, checkpoint: Checkpoint) -> None:
-    """Acquire the checkpoint's lock; the JVM holds it until it exits.
+def _acquire(spark: SparkSession, checkpoint: Checkpoint, parent: Parent) -> None:
+    """Acquire the checkpoint's lock, or claim it in a store; the JVM holds it until it exits.
 
     Raises:
-        CheckpointError: Another run holds the lock and did not end in time.
+        CheckpointError: Another run holds it and did not end in time.
     """
+    if isinstance(checkpoint.path, StorePath):
+        parent.tell("phase", text="claiming the checkpoint")
+        claim(spark, checkpoint.path)
+        return
     checkpoint.path.mkdir(parents=True, exist_ok=True)
     if not gateway.lock(spark, checkpoint.lock_file, LOCK_SECONDS):
         raise CheckpointError(

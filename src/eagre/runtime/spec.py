@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eagre.commit.location import local_folder
+from eagre.commit.location import located
+from eagre.commit.store import StorePath
 from eagre.config import project_dir
 from eagre.pipeline import trigger
 from eagre.runtime.app import App
 
 if TYPE_CHECKING:
+    from eagre.commit.store import CheckpointPath
     from eagre.connectors import Mode
 
 
@@ -27,7 +29,7 @@ class RunSpec:
         every: The commit interval in real time, the trigger in micro-batch.
         brokers: The cluster; None if each topic names its own.
         master: Spark's master; None for a local one.
-        checkpoint: The folder from the command line; None for the project's default.
+        checkpoint: The folder or address from the command line; None for the project's default.
         start: Where a fresh checkpoint begins: earliest, latest or a time.
         settings: Additional Spark settings.
         check: Whether to run the check, and not start on an error.
@@ -53,16 +55,21 @@ class RunSpec:
     def __post_init__(self) -> None:
         trigger(self.mode, self.every)
 
-    def checkpoint_folder(self, pipeline: str, *, several: bool) -> Path:
+    def checkpoint_folder(self, pipeline: str, *, several: bool) -> CheckpointPath:
         """Return this pipeline's checkpoint folder: DIR/NAME if the file defines several."""
         if self.checkpoint is None:
             return project_dir() / "checkpoints" / pipeline
-        folder = local_folder(self.checkpoint)
+        folder = located(self.checkpoint)
         return folder / pipeline if several else folder
 
     def checkpoint_candidates(self) -> list[Path]:
-        """Return the folders that the first pipeline may use, as long as its name is not known."""
-        base = local_folder(self.checkpoint) if self.checkpoint else project_dir() / "checkpoints"
+        """Return the folders that the first pipeline may use, as long as its name is not known.
+
+        A store is not asked: this process has no JVM.
+        """
+        base = located(self.checkpoint) if self.checkpoint else project_dir() / "checkpoints"
+        if isinstance(base, StorePath):
+            return []
         below = [base / self.pipeline] if self.pipeline else sorted(base.glob("*"))
         return [base, *below] if self.checkpoint else below
 

@@ -144,7 +144,7 @@ class Harness:
         sink = pipeline.exactly_once
         if not sink:
             return None
-        checkpoint.path.mkdir(parents=True, exist_ok=True)
+        checkpoint.folder.mkdir(parents=True, exist_ok=True)
         _, position = checkpoint.committed()
         bound = sink.on(self.brokers)
         outputs = Outputs(

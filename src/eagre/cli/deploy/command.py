@@ -19,7 +19,8 @@ from eagre.cli.deploy.options import kubernetes_options, service_options, system
 from eagre.cli.deploy.service import EXECUTOR_HEAP, RunOptions, Service, write_files
 from eagre.cli.deploy.systemd import Unit, unit
 from eagre.cli.options import require_once
-from eagre.commit.location import local_folder
+from eagre.commit.location import located
+from eagre.commit.store import StorePath
 from eagre.config import LOOPBACK, megabytes
 from eagre.errors import SettingsError
 from eagre.session import THREADS
@@ -72,7 +73,7 @@ def systemd(
     if run.dashboard_host == LOOPBACK:
         run = replace(run, dashboard_host=None)
     if run.checkpoint:
-        run = replace(run, checkpoint=str(local_folder(run.checkpoint).absolute()))
+        run = replace(run, checkpoint=_absolute(run.checkpoint))
     service = Service.of(app, name, memory, run)
     text = unit(service, Unit(user, directory, env_file, memory_given=memory is not None))
     if output:
@@ -190,7 +191,14 @@ def _in_a_pod(run: RunOptions, executors: int) -> RunOptions:
     return replace(run, master=MASTER) if executors else run
 
 
+def _absolute(checkpoint: str) -> str:
+    place = located(checkpoint)
+    return str(place.absolute() if isinstance(place, Path) else place)
+
+
 def _on_volume(checkpoint: str) -> bool:
+    if isinstance(located(checkpoint), StorePath):
+        return True
     return Path(normpath(Path(DATA) / checkpoint)).is_relative_to(DATA)
 
 

@@ -9,6 +9,7 @@ import tomllib
 from typing import TYPE_CHECKING
 
 from eagre import __version__
+from eagre.commit.location import session_settings
 from eagre.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ RUN pip install --no-cache-dir /tmp/{wheel} && rm /tmp/{wheel}
 {dependencies}\
 # The jars, and the archive with which Spark starts faster: nothing is fetched when a pod starts.
 ENV EAGRE_CACHE=/opt/eagre/cache
-RUN eagre jars fetch
+RUN eagre jars fetch{stores}
 
 {files}
 {entrypoint}\
@@ -98,11 +99,13 @@ def containerfile(
         SettingsError: A file to include is not in the folder of the app.
     """
     folder = service.app.path.parent
+    sets = session_settings(service.options.checkpoint).values()
     return TEMPLATE.format(
         file=service.file,
         image=image,
         wheel=WHEEL,
         user=USER_ID,
+        stores="".join(f" && eagre jars fetch {name}" for name in sets),
         dependencies=_dependencies(folder),
         files="".join(f"{line}\n" for line in _copies(folder, include)),
         entrypoint=WITH_EXECUTORS.format(script=ENTRYPOINT) if executors else LOCAL,

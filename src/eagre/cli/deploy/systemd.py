@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from eagre.cli.deploy.service import require_printable
 from eagre.cli.exit_codes import ExitCode
+from eagre.commit.location import located
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -177,7 +178,8 @@ def _env_file(service: Service) -> Path:
 def _checkpoint(service: Service, directory: Path) -> list[Path]:
     """Return the checkpoint's folder, if it is outside of the working directory."""
     chosen = service.options.checkpoint
-    return [Path(chosen)] if chosen and not Path(chosen).is_relative_to(directory) else []
+    place = located(chosen) if chosen else directory
+    return [place] if isinstance(place, Path) and not place.is_relative_to(directory) else []
 
 
 def _state_directory(directory: Path) -> str:

@@ -14,7 +14,10 @@ from eagre.jvm import jars as locked
 from eagre.jvm.companion import companion_jar
 
 _SET = click.argument(
-    "jar_set", metavar="[SET]", type=click.Choice(locked.JAR_SETS), required=False
+    "jar_set",
+    metavar="[SET]",
+    type=click.Choice((*locked.JAR_SETS, *locked.OPTIONAL_SETS)),
+    required=False,
 )
 
 

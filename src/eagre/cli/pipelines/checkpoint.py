@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eagre.cli.commands import Group
-from eagre.cli.console import json_option, project_checkpoint, report, result
+from eagre.cli.console import json_option, project_checkpoint, report, result, say
+from eagre.cli.pipelines.planning import quiet
+from eagre.commit.location import session_settings
 from eagre.errors import CheckpointError
+from eagre.jvm.jars import class_path
 
 if TYPE_CHECKING:
     from eagre.commit import Checkpoint
@@ -28,7 +31,7 @@ def checkpoint() -> None:
 @json_option
 def show(folder: str, target: str | None) -> None:
     """Show what a checkpoint holds and the pipeline it is bound to."""
-    described = project_checkpoint(folder).describe()
+    described = _selected(folder).describe()
     result(target, described, _text(described))
 
 
@@ -38,7 +41,7 @@ def show(folder: str, target: str | None) -> None:
 @json_option
 def reset(folder: str, yes: bool, target: str | None) -> None:
     """Remove a checkpoint, so that the next run starts from scratch."""
-    selected = project_checkpoint(folder)
+    selected = _selected(folder)
     if not yes:
         click.echo(_description(selected), err=True)
         click.confirm("Remove this checkpoint with its offsets and state?", abort=True, err=True)
@@ -52,7 +55,7 @@ def reset(folder: str, yes: bool, target: str | None) -> None:
 @json_option
 def copy(folder: str, destination: Path, target: str | None) -> None:
     """Copy a checkpoint; stop its pipeline first."""
-    selected = project_checkpoint(folder)
+    selected = _selected(folder)
     selected.copy(destination)
     report(
         target,
@@ -66,7 +69,7 @@ def copy(folder: str, destination: Path, target: str | None) -> None:
 @json_option
 def adopt(folder: str, target: str | None) -> None:
     """Write the newest mid-epoch commit into Spark's logs, for a start without `eagre run`."""
-    selected = project_checkpoint(folder)
+    selected = _selected(folder)
     with selected.held():
         batch = selected.adopt()
     report(
@@ -88,12 +91,12 @@ def repartition(folder: str, partitions: int, target: str | None) -> None:
     from eagre.jvm import gateway
     from eagre.session import session
 
-    selected = project_checkpoint(folder)
+    selected = _selected(folder)
     with selected.held():
         selected.adopt()
         try:
             with unchanged_on_error(selected.path):
-                gateway.repartition(session("repartition"), selected.path, partitions)
+                gateway.repartition(session("repartition"), str(selected.path), partitions)
         except Exception as error:
             raise CheckpointError(
                 "CHECKPOINT_NOT_REPARTITIONED",
@@ -106,6 +109,19 @@ def repartition(folder: str, partitions: int, target: str | None) -> None:
         {"checkpoint": str(selected.path), "partitions": partitions},
         f"{selected.path} has {partitions} shuffle partitions now",
     )
+
+
+def _selected(folder: str) -> Checkpoint:
+    """Return a checkpoint; one in a store is read through Spark."""
+    settings = session_settings(folder)
+    if settings:
+        from eagre.session import session
+
+        class_path("s3", say)
+        say(f"starting Spark to reach {folder}")
+        with quiet():
+            session("eagre-checkpoint", "local[2]", **settings)
+    return project_checkpoint(folder)
 
 
 def _description(selected: Checkpoint) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from eagre.broker import registry
 from eagre.cli.console import detail, say
 from eagre.cli.options import require_once
+from eagre.commit.location import session_settings
 from eagre.config import project_dir
 from eagre.jvm.jars import class_path
 from eagre.runtime.app import App
@@ -41,8 +42,10 @@ def reports(
     from eagre.preflight import check
     from eagre.session import session
 
-    with _quiet():
-        spark = session("eagre-check", master, **conf)
+    with quiet():
+        spark = session(
+            "eagre-check", master, **session_settings(options.get("checkpoint")), **conf
+        )
     try:
         with contextlib.redirect_stdout(
             sys.stderr
@@ -60,7 +63,7 @@ def reports(
                 for pipeline in pipelines
             ]
     finally:
-        with _quiet():
+        with quiet():
             spark.stop()
 
 
@@ -75,7 +78,7 @@ def _options(
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Send the JVM's output to a log; a JVM keeps the descriptors that it inherits at its start."""
     _log().parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()

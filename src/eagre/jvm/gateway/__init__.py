@@ -67,9 +67,21 @@ from eagre.jvm.gateway.session import (
     slots,
     stopped,
 )
+from eagre.jvm.gateway.stores import (
+    TAKEN,
+    UNREACHABLE,
+    CheckpointFiles,
+    claim,
+    claim_lost,
+    release_claims,
+    taken,
+)
 
 __all__ = [
+    "TAKEN",
+    "UNREACHABLE",
     "Capacity",
+    "CheckpointFiles",
     "Interpreter",
     "JvmMetrics",
     "MidEpochCommits",
@@ -79,6 +91,8 @@ __all__ = [
     "await_tasks",
     "cache_plans",
     "capacity",
+    "claim",
+    "claim_lost",
     "companion",
     "context_stopped",
     "delivered_size",
@@ -106,6 +120,7 @@ __all__ = [
     "ping",
     "reach",
     "reason",
+    "release_claims",
     "repartition",
     "row_by_row",
     "row_counts",
@@ -122,6 +137,7 @@ __all__ = [
     "supported_commits",
     "suspects",
     "suspects_of",
+    "taken",
     "transform_with_state",
     "unpacked",
     "upserted",

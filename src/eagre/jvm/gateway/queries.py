@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from eagre.jvm.gateway.handshake import companion
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -47,10 +45,10 @@ def await_tasks(spark: SparkSession, query: StreamingQuery, wait_seconds: float)
     return bool(companion(spark, "CommitApi").awaitTasks(str(query.runId), wait_ms))
 
 
-def repartition(spark: SparkSession, checkpoint: Path, partitions: int) -> None:
+def repartition(spark: SparkSession, checkpoint: str, partitions: int) -> None:
     """Distribute the state of a stopped query over another number of partitions."""
     manager = spark._streamingCheckpointManager  # noqa: SLF001  (experimental in Spark 4.3)
-    manager.repartition(str(checkpoint), partitions)
+    manager.repartition(checkpoint, partitions)
 
 
 class MidEpochCommits:

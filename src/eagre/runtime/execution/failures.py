@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from eagre.errors import PipelineFailed
+from eagre.errors import EagreError, PipelineFailed
+from eagre.jvm import gateway
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from eagre.commit.store import CheckpointPath
 
 NO_SPACE = "No space left on device"
 NOT_ALIGNED = "KEY_NOT_ALIGNED: "
@@ -23,6 +24,8 @@ NON_RETRYABLE = frozenset(
         "TOPIC_REPLACED",
         "RETENTION_OVERTOOK",
         "CHECKPOINT_IN_USE",
+        "CHECKPOINT_TAKEN",
+        "CHECKPOINT_STORE_UNSAFE",
         "CHECKPOINT_BROKEN",
         "CHECKPOINT_NEWER",
         "CHECKPOINT_LOST",
@@ -38,7 +41,7 @@ NON_RETRYABLE = frozenset(
 """Permanent failures: a restart would fail in the same way."""
 
 
-def recognized(text: str, reason: str, checkpoint: Path) -> PipelineFailed | None:
+def recognized(text: str, reason: str, checkpoint: CheckpointPath) -> EagreError | None:
     """Describe a failure by its text; None if it has no code of its own.
 
     Args:
@@ -46,6 +49,8 @@ def recognized(text: str, reason: str, checkpoint: Path) -> PipelineFailed | Non
         reason: Its summary.
         checkpoint: The checkpoint of the query.
     """
+    if gateway.TAKEN in text:
+        return gateway.taken(str(checkpoint))
     if NO_SPACE in text:
         return disk_full(f"{checkpoint} or Spark's temporary files")
     if BROKEN_STATE.search(text):

@@ -13,7 +13,7 @@ from eagre.commit.offset_log import follow_sources
 from eagre.commit.schedule import CLOSE_SECONDS, EPOCHS, STATE_SETTINGS, CommitSchedule
 from eagre.delivery import Outputs, Quarantine, begin
 from eagre.delivery.quarantine import CRASHES
-from eagre.errors import BrokerError, EagreError, PipelineFailed
+from eagre.errors import BrokerError, CheckpointError, EagreError, PipelineFailed
 from eagre.jvm import gateway
 from eagre.pipeline import started, trigger
 from eagre.runtime.execution.description import about, graph
@@ -222,6 +222,8 @@ class Run:
             if self.parent.draining.is_set() and not drained:
                 drained = True
                 self._drain(query)
+            elif gateway.claim_lost(self.spark):
+                raise gateway.taken(str(self.checkpoint.path))
             elif self.schedule and self.schedule.broken and (lost := self.executors.lost()):
                 raise lost
             elif self.schedule and (watchdog.grown or self.schedule.epoch_too_long):
@@ -334,6 +336,11 @@ class Run:
         try:
             return self.schedule.step()
         except BrokerError:
+            return None
+        except CheckpointError as error:
+            if error.code != gateway.UNREACHABLE:
+                raise
+            self.parent.say(f"a commit was skipped: {error.problem}")
             return None
 
     def _commit_waits_for(self, lag: int | None) -> str:

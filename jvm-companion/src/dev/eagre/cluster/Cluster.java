@@ -28,11 +28,12 @@ public final class Cluster {
      * @param clientId the client id of its sink's producers
      */
     public static Participants participants(StreamingQuery query, String clientId) throws Exception {
-        Path state = SparkInternals.localCheckpoint(query).resolve("state");
+        Path checkpoint = SparkInternals.localCheckpoint(query);
+        Path state = checkpoint == null ? null : checkpoint.resolve("state");
         Executors executors = Executors.current();
         return executors == null
                 ? new LocalParticipants(RunPart.join(query.runId(), clientId, state))
-                : new ExecutorParticipants(query.runId(), executors, clientId, state.toString());
+                : new ExecutorParticipants(query.runId(), executors, clientId, state == null ? "" : state.toString());
     }
 
     /** How many tasks the executors can run at the same time; -1 if tasks run in this JVM, or nobody knows. */

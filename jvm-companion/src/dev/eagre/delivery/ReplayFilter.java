@@ -3,6 +3,7 @@ package dev.eagre.delivery;
 import dev.eagre.spark.OncePerRow;
 import dev.eagre.spark.RowOrdinals;
 import dev.eagre.spark.RowSteps;
+import dev.eagre.state.CheckpointClaim;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import org.apache.spark.TaskContext;
@@ -52,6 +53,7 @@ public final class ReplayFilter extends OncePerRow {
     @Override
     public Object eval(InternalRow row) {
         if (!open) open();
+        CheckpointClaim.requireAll();
         InternalRow provenance = (InternalRow) source.eval(row);
         if (provenance == null || provenance.isNullAt(offsetAt) || provenance.isNullAt(partitionAt)) {
             throw new IllegalStateException("EXACTLY_ONCE_ORIGIN: a row has no provenance (_source is null);"

@@ -129,9 +129,11 @@ public final class SparkInternals {
         return execution(query).resolvedCheckpointRoot();
     }
 
-    /** The checkpoint of a query on a local or mounted disk, as a folder. */
+    /** The checkpoint of a query on a local or mounted disk, as a folder; null if it is elsewhere. */
     public static java.nio.file.Path localCheckpoint(StreamingQuery query) {
-        return java.nio.file.Path.of(new org.apache.hadoop.fs.Path(checkpoint(query)).toUri().getPath());
+        java.net.URI uri = new org.apache.hadoop.fs.Path(checkpoint(query)).toUri();
+        boolean local = uri.getScheme() == null || uri.getScheme().equals("file");
+        return local ? java.nio.file.Path.of(uri.getPath()) : null;
     }
 
     /**

@@ -9,6 +9,7 @@ import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
+import java.util.Arrays;
 import java.util.List;
 import java.util.UUID;
 import java.util.stream.Stream;
@@ -17,6 +18,7 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.FileContext;
 import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathFilter;
 import org.apache.hadoop.fs.UnsupportedFileSystemException;
@@ -30,8 +32,9 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedChe
  *
  * <p>Hadoop's local file system runs {@code chmod} for a file it creates and {@code readlink} for one it
  * renames if its native library is missing, as it is in PySpark. That is about ten processes at every
- * epoch boundary. This class lets the JVM write and rename the files. It delegates everything else, and
- * every other file system, to the manager that Spark would use.
+ * epoch boundary. This class lets the JVM write and rename the files. In an object store it writes each file in
+ * place, once, instead of renaming it. It delegates everything else, and every other file system, to the manager that
+ * Spark would use.
  *
  * <p>Spark leaves the flush to the disk to the file system, and Hadoop's local one does not flush. Here a
  * file is on the disk before it has its name, and the state of an epoch before the entry of the commit
@@ -43,11 +46,20 @@ public final class CheckpointFiles implements CheckpointFileManager {
 
     private final CheckpointFileManager spark;
     private final boolean local;
+    private final FileSystem store;
     private final Path root;
     private final DurableFiles state;
 
     /** Called by Spark. */
     public CheckpointFiles(Path path, Configuration conf) throws IOException {
+        root = path;
+        store = objectStore(path, conf);
+        if (store != null) {
+            spark = new FileSystemBasedCheckpointFileManager(path, conf);
+            local = false;
+            state = null;
+            return;
+        }
         CheckpointFileManager manager;
         boolean isLocal = false;
         try {
@@ -58,16 +70,26 @@ public final class CheckpointFiles implements CheckpointFileManager {
         }
         spark = manager;
         local = isLocal;
-        root = path;
         boolean isCommitLog = isLocal && path.getName().equals("commits");
         state = isCommitLog ? new DurableFiles(local(path).resolveSibling("state")) : null;
     }
 
+    /** The file system of a path, if it writes files on a condition; a local one is not even asked. */
+    private static FileSystem objectStore(Path path, Configuration conf) throws IOException {
+        String scheme = path.toUri().getScheme();
+        if (scheme == null || scheme.equals("file")) return null;
+        FileSystem files = path.getFileSystem(conf);
+        return StoreFile.supported(files, path) ? files : null;
+    }
+
     @Override
     public CheckpointFileManager.CancellableFSDataOutputStream createAtomic(Path path, boolean overwrite) {
-        if (!local) return spark.createAtomic(path, overwrite);
+        if (!local && store == null) {
+            CheckpointClaim.require(path);
+            return spark.createAtomic(path, overwrite);
+        }
         try {
-            return new AtomicFile(local(path), overwrite, state);
+            return local ? new AtomicFile(local(path), overwrite, state) : new StoreFile(store, path, overwrite);
         } catch (IOException e) {
             throw sneakyThrow(e);
         }
@@ -106,6 +128,7 @@ public final class CheckpointFiles implements CheckpointFileManager {
     @Override
     public Path createCheckpointDirectory() {
         if (local) requireAdopted(local(root));
+        else requireAdoptedRemotely();
         return spark.createCheckpointDirectory();
     }
 
@@ -122,10 +145,7 @@ public final class CheckpointFiles implements CheckpointFileManager {
                 long number = newest(root.resolve(folder));
                 if (number < 0) continue;
                 java.nio.file.Path file = root.resolve(folder).resolve(Long.toString(number));
-                if (batch(file) <= last) continue;
-                throw new IllegalStateException("CHECKPOINT_NOT_ADOPTED: the newest commit of checkpoint " + root
-                        + " was taken within an epoch, and Spark's logs do not have it yet. Write it there with `eagre"
-                        + " checkpoint adopt " + root + "`, or start the pipeline with `eagre run`, which does so itself.");
+                if (batch(file, Files.readAllBytes(file)) > last) throw notAdopted(root);
             }
         } catch (IOException e) {
             throw sneakyThrow(e);
@@ -133,9 +153,9 @@ public final class CheckpointFiles implements CheckpointFileManager {
     }
 
     /** The epoch of a mid-epoch commit; throws if this release cannot read it. */
-    private static long batch(java.nio.file.Path file) throws IOException {
+    private static long batch(Object file, byte[] content) throws IOException {
         try {
-            JsonNode entries = JSON.readTree(file.toFile());
+            JsonNode entries = JSON.readTree(content);
             int format = entries.path("format").asInt(FORMAT);
             if (format > FORMAT) {
                 throw new IllegalStateException("CHECKPOINT_NEWER: " + file + " has format " + format
@@ -148,6 +168,34 @@ public final class CheckpointFiles implements CheckpointFileManager {
         }
         throw new IllegalStateException("CHECKPOINT_BROKEN: " + file + " is not a commit: restore it from a backup, or"
                 + " remove it to continue from the commit before.");
+    }
+
+    /** The same for a checkpoint elsewhere. */
+    private void requireAdoptedRemotely() {
+        long last = newest(new Path(root, "commits"));
+        Path folder = new Path(root, "mid-epoch-commits");
+        long number = newest(folder);
+        if (number < 0) return;
+        Path file = new Path(folder, Long.toString(number));
+        try (FSDataInputStream in = open(file)) {
+            if (batch(file, in.readAllBytes()) > last) throw notAdopted(root);
+        } catch (IOException e) {
+            throw sneakyThrow(e);
+        }
+    }
+
+    private static IllegalStateException notAdopted(Object root) {
+        return new IllegalStateException("CHECKPOINT_NOT_ADOPTED: the newest commit of checkpoint " + root
+                + " was taken within an epoch, and Spark's logs do not have it yet. Write it there with `eagre"
+                + " checkpoint adopt " + root + "`, or start the pipeline with `eagre run`, which does so itself.");
+    }
+
+    private long newest(Path log) {
+        if (!exists(log)) return -1;
+        return Arrays.stream(list(log, path -> path.getName().chars().allMatch(Character::isDigit)))
+                .mapToLong(file -> Long.parseLong(file.getPath().getName()))
+                .max()
+                .orElse(-1);
     }
 
     /** The highest number among the files of a log; -1 if it has none. */
