@@ -81,6 +81,92 @@ def test_the_rows_of_one_record_have_different_ids(run_in_both_modes, tmp_path):
     assert [row["id"].rsplit("/", 1)[1] for row in rows] == [str(n) for n in range(7)]
 
 
+def test_rows_of_one_record_in_several_partitions_have_no_id(run_in_both_modes, tmp_path):
+    @eg.pipeline(source=source("sink-apart"), sink=File(tmp_path / "rows"))
+    def apart(df):
+        many = df.where("n = 7").select(F.explode(F.sequence(F.lit(1), "n")).alias("n"), "_source")
+        return many.repartition(2, "n")
+
+    run_in_both_modes(apart, ROWS)
+    rows = written(tmp_path / "rows")
+    assert sorted(row["n"] for row in rows) == list(range(1, 8))
+    assert {row["id"] for row in rows} == {None}
+    assert len({row["offset"] for row in rows}) == 1
+
+
+def test_rows_of_a_record_that_is_read_twice_have_no_id(run_pipeline, tmp_path):
+    @eg.pipeline(source=source("sink-twice"), sink=File(tmp_path / "rows"))
+    def twice(df):
+        return df.union(df)
+
+    run_pipeline(twice, ROWS, mode="micro-batch")
+    rows = written(tmp_path / "rows")
+    assert len(rows) == 80
+    assert {row["id"] for row in rows} == {None}
+
+
+class Columns(File):
+    """Writes the rows as they are."""
+
+    def write(self, rows):
+        self.out.writelines(json.dumps(row.asDict()) + "\n" for row in rows)
+
+
+def test_columns_may_have_the_names_that_eagre_uses(run_in_both_modes, tmp_path):
+    names = ["_ordinal", "row", "_id", "a`b"]
+
+    @eg.pipeline(source=source("sink-names"), sink=Columns(tmp_path / "rows"))
+    def named(df):
+        return df.select("n", *(F.lit(name).alias(name) for name in names))
+
+    @eg.pipeline(source=source("sink-own"), sink=Columns(tmp_path / "own"))
+    def own(df):
+        return df.select("n", F.lit("mine").alias("_source"), F.lit("x").alias("_ordinal"))
+
+    run_in_both_modes(named, ROWS[:1])
+    run_in_both_modes(own, ROWS[:1])
+    assert written(tmp_path / "rows") == [{"n": 0, **{name: name for name in names}}]
+    assert written(tmp_path / "own") == [{"n": 0, "_source": "mine", "_ordinal": "x"}]
+
+
+def test_a_row_that_python_cannot_represent_is_a_dead_letter(
+    run_in_both_modes, eagre_harness, tmp_path
+):
+    @eg.pipeline(source=source("sink-late"), sink=File(tmp_path / "rows"))
+    def late(df):
+        far = F.when(F.col("n") == 3, F.timestamp_seconds(F.lit(1_700_000_000_000)))
+        return df.select("n", far.alias("at"))
+
+    dead_letters = DeadLetterTopic(eagre_harness, "sink-late")
+    run_in_both_modes(late, ROWS)
+    assert sorted(row["n"] for row in written(tmp_path / "rows")) == [
+        n for n in range(40) if n != 3
+    ]
+    [reason] = dead_letters.reasons()
+    assert "refuses the row: ValueError: year 55840 is out of range" in reason
+
+
+@pytest.mark.parametrize("pause", [float("nan"), -1, "soon"])
+def test_a_pause_that_is_no_time_is_ignored(run_pipeline, tmp_path, pause):
+    class Busy(File):
+        retry_for = "1 second"
+
+        def write(self, rows):  # noqa: ARG002  (as eg.Sink)
+            with Path(self.file).open("a") as out:
+                out.write(json.dumps({"n": 1}) + "\n")
+            error = OSError("the store is away")
+            error.retry_after = pause
+            raise error
+
+    @eg.pipeline(source=source("sink-pause"), sink=Busy(tmp_path / "rows"))
+    def busy(df):
+        return df
+
+    with pytest.raises(Exception, match="SINK_FAILED: Busy raised OSError"):
+        run_pipeline(busy, ROWS[:1], mode="micro-batch")
+    assert len(written(tmp_path / "rows")) < 10
+
+
 def test_results_of_an_aggregation_have_no_id(run_in_both_modes, tmp_path):
     @eg.pipeline(source=source("sink-count"), sink=File(tmp_path / "rows"))
     def counted(df):

@@ -138,6 +138,11 @@ def row_by_row(df: DataFrame) -> bool:
     return bool(companion(df.sparkSession, "spark.PlanShape").rowByRow(df._jdf))  # noqa: SLF001
 
 
+def keeps_records_together(df: DataFrame) -> bool:
+    """Return whether the rows of a record stay together, so that their numbers are unique."""
+    return bool(companion(df.sparkSession, "spark.PlanShape").keepsRecordsTogether(df._jdf))  # noqa: SLF001
+
+
 def supported_commits(df: DataFrame) -> str:
     """Return the kind of mid-epoch commit that a real-time query over these rows supports.
 

@@ -73,7 +73,7 @@ class SinkRunner:
 
     def _write(self, wire: Wire, batch: Sequence[Any]) -> list[bytes]:
         """Write a batch until the sink acknowledges or refuses each of its rows, or time is up."""
-        refused: dict[int, str] = {}
+        refused = {n: row.reason for n, row in enumerate(batch) if isinstance(row, Unreadable)}
         began = time.monotonic()
         pause = _FIRST_PAUSE
         while len(refused) < len(batch):
@@ -83,12 +83,13 @@ class SinkRunner:
             except Exception as error:  # noqa: BLE001  (the user's: tried again)
                 if getattr(error, "refused", False) and _refuse(batch, [error], refused):
                     continue
+                self._memory.blame(error)
                 text = self._reason(self._name, error)
                 if time.monotonic() - began >= self._retry_s:
                     return [_FAILED + _text(f"{text}; it was tried for {self._retry_s:g} s")]
                 log.warning("%s; the rows are written again", text)
                 self.close()
-                self._wait(wire, getattr(error, "retry_after", None) or pause)
+                self._wait(wire, _asked(error) or pause)
                 pause = min(pause * 2, self._longest_pause)
         written = b"\0" + self._encode((True,))
         return [
@@ -127,9 +128,22 @@ def _refuse(batch: Sequence[Any], items: Sequence[Any], refused: dict[int, str])
     return True
 
 
+def _asked(error: Exception) -> float | None:
+    """Return the pause that an exception asks for."""
+    seconds = getattr(error, "retry_after", None)
+    return seconds if isinstance(seconds, (int, float)) and seconds > 0 else None
+
+
 def _text(text: str) -> bytes:
     encoded = text.encode(errors="replace")
     return COUNT.pack(len(encoded)) + encoded
+
+
+class Unreadable:
+    """A row with a value that Python cannot represent."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
 
 
 class SinkRows:
@@ -137,17 +151,23 @@ class SinkRows:
 
     def __init__(self, spec: dict[str, Any]) -> None:
         kind = T.StructType.fromJson(spec["arguments"][0])
-        self._positioned = len(kind.names) > 1
-        self._decode = row_codec(kind, rows=False)[0]
+        raw = T.StructType([T.StructField("row", T.BinaryType()), *kind.fields[1:]])
+        self._decode = row_codec(raw, rows=False)[0]
+        self._decode_row = row_codec(kind.fields[0].dataType)[0]  # type: ignore[arg-type]
         self._pipeline = spec["pipeline"]
 
     def decode(self, frame: bytes, pos: int, count: int) -> list[Any]:
         """Return the rows of a frame."""
         rows = []
         for _ in range(count):
-            values, pos = self._decode(frame, pos)
-            row, source, ordinal = values if self._positioned else (*values, None, None)
-            row.__dict__["_source"] = source
+            (data, *position), pos = self._decode(frame, pos)
+            try:
+                row = self._decode_row(data, 0)[0]
+            except Exception as error:  # noqa: BLE001  (a timestamp after the year 9999, for example)
+                rows.append(Unreadable(f"{type(error).__name__}: {error}"))
+                continue
+            source, ordinal = (*position, None, None)[:2]
+            row.__dict__["_source"] = source if position else getattr(row, "_source", None)
             row.__dict__["_id"] = None if ordinal is None else self._id(source, ordinal)
             rows.append(row)
         return rows

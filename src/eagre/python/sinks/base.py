@@ -34,7 +34,8 @@ class Sink:
 
     A row is a PySpark ``Row`` with two more attributes: ``row._source``, the position of its
     record, and ``row._id``, which is the same when the row is written again. Both are None for rows
-    without ``_source``, such as the results of an aggregation.
+    without ``_source``, such as the results of an aggregation. ``_id`` is also None after a
+    shuffle, a join or another operator that keeps rows.
 
     The object is pickled: create connections in ``open``, and not in ``__init__``.
 

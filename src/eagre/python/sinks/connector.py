@@ -72,12 +72,11 @@ class PythonSink(Connector):
         for module in (base, http):
             by_value(module)
         spark = rows.sparkSession
-        numbered = _with_position(rows)
-        columns = [name for name in numbered.columns if name not in {SOURCE, ORDINAL}]
+        numbered, position = _with_position(rows)
+        columns = [name for name in numbered.columns if name not in position]
         if not columns:
             raise SettingsError("SINK_WITHOUT_COLUMNS", f"the rows for {self} have no columns.")
-        position = [numbered[name] for name in (SOURCE, ORDINAL) if name in numbered.columns]
-        row = F.struct(*(numbered[f"`{name}`"] for name in columns)).alias("row")
+        row = F.struct(*(numbered[_quoted(name)] for name in columns)).alias("row")
         retries = {
             "batch_rows": self.target.batch_rows,
             "retry_ms": interval_ms(self.target.retry_for),
@@ -88,21 +87,31 @@ class PythonSink(Connector):
             pickled(self.target, str(self)),
             json.dumps("boolean"),
             options(spark, "sink", self._limits, **retries),
-            F.struct(row, *position),
+            F.struct(row, *(numbered[name] for name in position)),
         )
         return gateway.acknowledged(numbered.select(call.alias("written")), query.pipeline)
 
 
-def _with_position(rows: DataFrame) -> DataFrame:
-    """Return the rows with their provenance and their number within their record, if known."""
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _with_position(rows: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Add the provenance of rows, and their number within their record, if known; name both."""
     if SOURCE not in rows.columns and gateway.row_by_row(rows):
         try:
             rows = gateway.with_provenance(rows, ())
         except SettingsError:
-            return rows
-    if SOURCE not in rows.columns or not has_provenance(rows):
-        return rows
-    return rows.withColumn(ORDINAL, gateway.row_number(rows.sparkSession, rows[SOURCE]))
+            return rows, []
+    if not has_provenance(rows):
+        return rows, []
+    if not gateway.keeps_records_together(rows):
+        return rows, [SOURCE]
+    ordinal = ORDINAL
+    while ordinal in rows.columns:
+        ordinal += "_"
+    number = gateway.row_number(rows.sparkSession, rows[SOURCE])
+    return rows.withColumn(ordinal, number), [SOURCE, ordinal]
 
 
 def adapted(sink: Any) -> Connector | None:  # noqa: ANN401  (anything that may be a sink)

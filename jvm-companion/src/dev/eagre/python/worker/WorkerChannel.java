@@ -302,6 +302,7 @@ public final class WorkerChannel extends AbstractIterator<Object> {
     private void writeAgain(Deque<InternalRow> unprocessed) throws IOException {
         long began = System.nanoTime();
         long pause = FIRST_PAUSE_MS;
+        if (unprocessed.isEmpty()) replace();
         while (!unprocessed.isEmpty()) {
             try {
                 replace();
