@@ -36,7 +36,7 @@ from eagre.python import (
 )
 from eagre.session import configure, session
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "EagreError",
