@@ -8,7 +8,7 @@ from eagre_bench.systems.python import Bytewax, PyFlink, Quix
 from eagre_bench.systems.spark import (
     OPERATORS,
     Eagre,
-    EagreBatch,
+    EagreBatchFunction,
     EagreCluster,
     EagreDashboard,
     EagreExactlyOnce,
@@ -26,7 +26,7 @@ SYSTEMS: dict[str, System] = {
         Floor(),
         Eagre(),
         EagreCluster(),
-        EagreBatch(),
+        EagreBatchFunction(),
         EagreSql(),
         EagreExactlyOnce(),
         EagreThroughput(),

@@ -84,7 +84,7 @@ class _Scoring(Eagre):
         return "" if workload == "python-map" else f"only python-map has {self.missing}"
 
 
-class EagreBatch(_Scoring):
+class EagreBatchFunction(_Scoring):
     """The Python function as a batch function."""
 
     name = "eagre-batch"

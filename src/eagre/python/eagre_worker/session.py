@@ -45,7 +45,7 @@ class Session:
         self.updates.append(_OP.pack(op, index) + argument)
 
 
-class CallState:
+class RevertibleState:
     """A part of a key's state as a call sees it, including its changes; it can be rolled back."""
 
     def forget(self) -> None:

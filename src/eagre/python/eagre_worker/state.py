@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 
 from .codec import row_codec
 from .rows import Inputs, Outputs, Rows
-from .session import DONE, TIMER_DELETE, TIMER_SET, WORKING, CallState, Session
+from .session import DONE, TIMER_DELETE, TIMER_SET, WORKING, RevertibleState, Session
 from .timers import Timers
 from .variables import List, Map, Value, Variable
 from .wire import COUNT, FLAG, TIME, Blocks, JvmGoneError, Wire, block, blocks
@@ -43,7 +43,7 @@ class Handle:
         self.timers = Timers(session)
 
     @property
-    def parts(self) -> list[CallState]:
+    def parts(self) -> list[RevertibleState]:
         """Everything that a call can change."""
         return [*(v for v in self.variables if v is not None), self.timers]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .session import ASK_TIMERS, TIMER_SET, CallState, Session
+from .session import ASK_TIMERS, TIMER_SET, RevertibleState, Session
 from .wire import COUNT, TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Timers(CallState):
+class Timers(RevertibleState):
     """The key's timers."""
 
     def __init__(self, session: Session) -> None:

@@ -18,7 +18,7 @@ from .session import (
     MAP_PUT,
     MAP_REMOVE,
     UPDATE,
-    CallState,
+    RevertibleState,
     Session,
 )
 from .wire import COUNT, FLAG, block, blocks
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import types as T
 
 
-class Variable(CallState):
+class Variable(RevertibleState):
     """A state variable: rows of one schema, with an index in the session."""
 
     def __init__(self, session: Session, index: int, spec: dict[str, Any]) -> None:

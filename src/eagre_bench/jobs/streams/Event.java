@@ -9,4 +9,4 @@ record Event(
         @JsonProperty("event_id") String id,
         @JsonProperty("event_time") long time,
         @JsonProperty("payload") String payload)
-        implements Timed {}
+        implements WithEventTime {}

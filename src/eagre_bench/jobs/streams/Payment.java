@@ -11,4 +11,4 @@ record Payment(
         @JsonProperty("card") String card,
         @JsonProperty("merchant") String merchant,
         @JsonProperty("amount") long amount)
-        implements Timed {}
+        implements WithEventTime {}

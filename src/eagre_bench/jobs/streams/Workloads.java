@@ -127,11 +127,11 @@ final class Workloads {
                 .withValueSerde(Totals.SERDE);
     }
 
-    private <T extends Timed> KStream<String, T> events(Class<T> type) {
+    private <T extends WithEventTime> KStream<String, T> events(Class<T> type) {
         return builder.stream(
                 job.source(),
                 Consumed.with(Serdes.String(), Json.of(type))
-                        .withTimestampExtractor((event, ignored) -> ((Timed) event.value()).time()));
+                        .withTimestampExtractor((event, ignored) -> ((WithEventTime) event.value()).time()));
     }
 
     private static KeyValue<String, Object> result(String key, Object value) {

@@ -1,6 +1,6 @@
 package dev.eagre.bench.streams;
 
 /** A record with an event time, in milliseconds since 1970. */
-interface Timed {
+interface WithEventTime {
     long time();
 }
