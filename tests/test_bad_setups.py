@@ -10,6 +10,7 @@ from conftest import processes_of
 from eagre.broker import Topics
 from eagre.commit import Checkpoint
 from eagre.errors import CheckpointError, EagreError, SettingsError
+from eagre.profile import CLIENTS
 from eagre.runtime import child
 from eagre.runtime.app import App
 from eagre.runtime.parent import Parent
@@ -129,7 +130,13 @@ def checkpoint(cli, eagre_harness):
     args = (cli.app(app()), "--brokers", at, "--mode", "available-now")
     pipeline = App(args[0]).pipelines()[0]
     folder = cli.folder / ".eagre" / "checkpoints" / "setup"
-    resolve(pipeline.on(at), RunSpec("", mode="available-now"), Checkpoint(folder), str)
+    resolve(
+        pipeline.on(at),
+        RunSpec("", mode="available-now"),
+        CLIENTS["latency"],
+        Checkpoint(folder),
+        str,
+    )
     eagre_harness.run(pipeline, [{"n": 1}], mode="available-now", checkpoint=folder)
     return folder, args
 
@@ -145,7 +152,7 @@ def test_unusable_checkpoints_are_refused(cli, checkpoint, eagre_broker):
 
     def refusal():
         with pytest.raises(CheckpointError) as refused:
-            resolve(pipeline, RunSpec(""), Checkpoint(folder), str)
+            resolve(pipeline, RunSpec(""), CLIENTS["latency"], Checkpoint(folder), str)
         return refused.value
 
     bind(cluster="another-cluster")
@@ -202,7 +209,7 @@ def test_where_a_new_checkpoint_starts(cli, eagre_broker):
     def begin(start, mode="real-time"):
         folder = cli.folder / f"fresh-{start}-{mode}"
         spec = RunSpec("", mode=mode, start=start)
-        resolved = resolve(pipeline.on(at), spec, Checkpoint(folder), str)
+        resolved = resolve(pipeline.on(at), spec, CLIENTS["latency"], Checkpoint(folder), str)
         assert resolved.lag() == 10 - resolved.start["timed-in"][0]
         return resolved.start["timed-in"][0]
 
