@@ -177,6 +177,6 @@ def test_state_is_repartitioned(cli, in_process, eagre_harness, eagre_spark):
             break
         in_process.cut()
         checkpoint.adopt()
-        gateway.repartition(eagre_spark, checkpoint.path, partitions)
+        gateway.repartition(eagre_spark, str(checkpoint.path), partitions)
         assert checkpoint.settings()["spark.sql.shuffle.partitions"] == str(partitions)
     assert results(eagre_harness, f"{name}-out") == expected("state", 90)

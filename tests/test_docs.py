@@ -118,7 +118,7 @@ def test_the_first_pipeline_of_the_tutorial_runs(cli):
 
 @pytest.mark.e2e
 def test_the_readme_pipeline_passes_the_readme_test(tmp_path):
-    pipeline, _, _, _, test = blocks("python")
+    pipeline, *_, test = blocks("python")
     (tmp_path / "score.py").write_text(pipeline)
     (tmp_path / "test_score.py").write_text(test)
     done = subprocess.run(

@@ -105,7 +105,7 @@ def test_sigterm_while_draining(cli, run, eagre_broker, everyone):  # noqa: F811
     running = run(app, *brokers, "--every", "1 minute")
     running.wait_for("running in real-time")
     running.process.send_signal(signal.SIGTERM)
-    running.wait_for("draining")
+    running.wait_for("draining, within")
     terminate(running.process, everyone=everyone)
     assert running.process.wait(30) == 1, running.output
     assert running.has("ENDED_AT_ONCE")
