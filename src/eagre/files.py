@@ -83,7 +83,19 @@ def unformatted(text: str, path: Path) -> dict[str, Any]:
         ValueError: It is damaged.
     """
     entries: dict[str, Any] = json.loads(text)
-    number = entries.pop(ENTRY, FORMAT) if isinstance(entries, dict) else None
+    require_known_format(entries, path)
+    entries.pop(ENTRY, None)
+    return entries
+
+
+def require_known_format(entries: Any, path: object) -> None:  # noqa: ANN401  (parsed JSON)
+    """Check that this release knows the format of a file; one without a number has the first.
+
+    Raises:
+        FileError: A newer release wrote it.
+        ValueError: It has no valid number.
+    """
+    number = entries.get(ENTRY, FORMAT) if isinstance(entries, dict) else None
     if not isinstance(number, int):
         raise ValueError("it has no valid format number")  # noqa: TRY004  (it is broken content)
     if number > FORMAT:
@@ -92,7 +104,6 @@ def unformatted(text: str, path: Path) -> dict[str, Any]:
             f"{path} has format {number}, and this release of Eagre reads up to {FORMAT}.",
             hint="a newer release wrote it: use that release, or remove the file.",
         )
-    return entries
 
 
 def make_folder(folder: Path, *, private: bool = False) -> None:

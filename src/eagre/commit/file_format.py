@@ -7,8 +7,8 @@ import math
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from eagre.errors import CheckpointError
-from eagre.files import ENTRY, FORMAT
+from eagre.errors import CheckpointError, FileError
+from eagre.files import ENTRY, FORMAT, require_known_format
 
 if TYPE_CHECKING:
     from eagre.commit.store import CheckpointPath
@@ -53,15 +53,14 @@ def without_format(path: CheckpointPath) -> dict[str, Any]:
         ValueError: It cannot be parsed, or its entries are not those that were written.
     """
     entries = parsed(_text(path))
-    number = entries.get(ENTRY, FORMAT) if isinstance(entries, dict) else None
-    if not isinstance(number, int):
-        raise ValueError("it has no valid format number")  # noqa: TRY004  (it is broken content)
-    if number > FORMAT:
+    try:
+        require_known_format(entries, path)
+    except FileError as error:
         raise CheckpointError(
             "CHECKPOINT_NEWER",
-            f"{path} has format {entries[ENTRY]}, and this release of Eagre reads up to {FORMAT}.",
+            error.problem,
             hint="a newer release wrote it: install that release, or restore an older copy.",
-        )
+        ) from None
     others = {name: value for name, value in entries.items() if name not in {ENTRY, CHECKSUM}}
     if entries.get(CHECKSUM, _checksum(others)) != _checksum(others):
         raise ValueError("its checksum is wrong")
