@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from eagre.connectors.kafka import PROVENANCE_HEADER
+from eagre.latency.arrivals import arrived
 from eagre.trial.judge import provenance
 from eagre.trial.load import Load
 from eagre.trial.producer import PRODUCER, encode
@@ -163,10 +164,7 @@ class Reader(Worker):
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            first = self._consumer.poll(0.2)
-            if first is None:
-                continue
-            records = (first, *self._consumer.consume(AT_ONCE, 0))
+            records = arrived(self._consumer, AT_ONCE)
             received = now_us()
             for record in records:
                 if not record.error():

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from eagre.latency.arrivals import arrived
 from eagre.latency.origin import provenance
 from eagre.reader import FENCE
 
@@ -23,7 +24,6 @@ CONSUMER = {
     "fetch.queue.backoff.ms": 5,
     "log_level": 0,
 }
-POLL_SECONDS = 0.2
 AT_ONCE = 500
 MOST_PER_SECOND = 5_000
 """Above this rate it samples: in each fifth of a second it reads the first thousand results."""
@@ -81,11 +81,10 @@ class ResultSampler:
         self._consumer.close()
 
     def _take(self) -> int:
-        """Wait for a record, then take all that have arrived; only then read the clock."""
-        first = self._consumer.poll(POLL_SECONDS)
-        if first is None:
+        """Take the records that have arrived, with their time of receipt; return their number."""
+        records = arrived(self._consumer, AT_ONCE)
+        if not records:
             return 0
-        records = (first, *self._consumer.consume(AT_ONCE, 0))
         received = time.time_ns() // 1000
         good = [record for record in records if not record.error()]
         results = [provenance(record) for record in good if not _is_fence(record)]

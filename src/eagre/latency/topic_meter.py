@@ -9,6 +9,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from eagre.latency.arrivals import arrived
 from eagre.latency.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ CONSUMER = {
     "fetch.queue.backoff.ms": 5,
     "log_level": 0,
 }
-POLL_SECONDS = 0.2
 AT_ONCE = 1_000
 MOST_WAITING = 500_000
 """How many records may wait for their evaluation; above that, the newest are only counted."""
@@ -98,12 +98,9 @@ class TopicMeter:
                 gc.enable()
 
     def _read(self) -> None:
-        """Wait for a record, then take all that have arrived; only then read the clock."""
+        """Take the records that have arrived, with their time of receipt."""
         while not self._over.is_set():
-            first = self._consumer.poll(POLL_SECONDS)
-            if first is None:
-                continue
-            records = (first, *self._consumer.consume(AT_ONCE, 0))
+            records = arrived(self._consumer, AT_ONCE)
             received = time.time_ns() // 1000
             for record in records:
                 if record.error():

@@ -12,6 +12,7 @@ from array import array
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from eagre.latency.arrivals import POLL_SECONDS, arrived
 from eagre.trial.judge import SECOND_US, Judge, LinkJudge
 from eagre.trial.load import Load, request
 from eagre.waiting import wait_until
@@ -23,7 +24,6 @@ CONSUMER = {
     "socket.nagle.disable": True,
     "log_level": 0,
 }
-POLL_SECONDS = 0.2
 AT_ONCE = 1_000
 GLANCE = 500
 SWITCH_SECONDS = 0.0005
@@ -99,12 +99,9 @@ class Meter:
         return total
 
     def _read(self) -> None:
-        """Wait for a record, then read all that are available."""
+        """Take the records that have arrived, with their time of receipt."""
         while not self._over:
-            first = self._consumer.poll(POLL_SECONDS)
-            if first is None:
-                continue
-            records = (first, *self._consumer.consume(AT_ONCE, 0))
+            records = arrived(self._consumer, AT_ONCE)
             received = self._now_us()
             for record in records:
                 if not record.error():
