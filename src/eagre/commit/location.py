@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from eagre.commit.store import StorePath
 from eagre.errors import CheckpointError
+from eagre.session import FURTHER_JARS
 
 if TYPE_CHECKING:
     from eagre.commit.store import CheckpointPath
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/+")
 STORES = {"s3a": "s3"}
 """The schemes of the stores that hold checkpoints, and the set of jars that each needs."""
-JARS = "spark.eagre.jars"
-"""The setting of a session that names further sets of jars."""
 
 
 def located(location: Path | StorePath | str) -> CheckpointPath:
@@ -58,4 +57,4 @@ def session_settings(location: str | None) -> dict[str, str]:
     {}
     """
     path = located(location) if location else None
-    return {JARS: STORES[path.scheme]} if isinstance(path, StorePath) else {}
+    return {FURTHER_JARS: STORES[path.scheme]} if isinstance(path, StorePath) else {}

@@ -84,4 +84,7 @@ def newest(checkpoint: CheckpointPath) -> CheckpointPath | None:
 
 def numbered(folder: CheckpointPath) -> list[CheckpointPath]:
     """Return the entries of a log: the files whose name is a number."""
-    return [p for p in folder.iterdir() if p.name.isdigit()] if folder.exists() else []
+    try:
+        return [path for path in folder.iterdir() if path.name.isdigit()]
+    except FileNotFoundError:
+        return []

@@ -71,9 +71,8 @@ def jar_set(name: str) -> JarSet:
     Raises:
         SettingsError: There is none.
     """
-    for known in get_args(JarSet):
-        if name == known:
-            return cast("JarSet", known)
+    if name in get_args(JarSet):
+        return cast("JarSet", name)
     raise SettingsError("JARS_UNKNOWN", f"there is no set of jars {name!r}.")
 
 
