@@ -7,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import functions as F
@@ -416,7 +417,10 @@ def test_a_killed_run_loses_no_row_and_repeats_since_its_commit(cli, run, eagre_
     for _ in range(3):
         before = len(numbers(file))
         wait_until(lambda: len(numbers(file)) > before + 400, 90, "no rows arrive")  # noqa: B023
-        jvm_of(cli).kill()
+        jvm = jvm_of(cli)
+        processes = [jvm, *jvm.children(recursive=True)]
+        jvm.kill()
+        psutil.wait_procs(processes, 30)  # a worker may still write the rows that it has
         killed, position = max(numbers(file)), checkpoint.reached().get("stored-in", {}).get(0, 0)
         assert position <= killed + 1, "a commit covers a row that is not written"
         repeatable |= set(range(position, killed + 2))
